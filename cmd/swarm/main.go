@@ -1,0 +1,83 @@
+// Command swarm turns a file of users into personal briefings, and says
+// beforehand what that costs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. A verb returns an exitError for any but 0 and 1.
+const (
+	exitFault       = 1   // the work found faults, or failed
+	exitUsage       = 2   // the call itself was wrong
+	exitInterrupted = 130 // Ctrl-C: what was done is kept, the same call resumes
+)
+
+// exitError carries the exit code of a verb. A nil Err prints nothing: the
+// verb has said it all on its own output.
+type exitError struct {
+	Code int
+	Err  error
+}
+
+func (e *exitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.Err }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, newRootCmd())
+	stop()
+	os.Exit(code)
+}
+
+// run executes root and maps its error to an exit code.
+func run(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	var exit *exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		if exit.Err != nil {
+			fmt.Fprintf(root.ErrOrStderr(), "swarm: %v\n", exit.Err)
+		}
+		return exit.Code
+	default:
+		fmt.Fprintf(root.ErrOrStderr(), "swarm: %v\n", err)
+		return exitFault
+	}
+}
+
+func newRootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "swarm",
+		Short:         "Personal AI briefings in bulk, on CPUs, with an open model",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &exitError{Code: exitUsage, Err: fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		newRunCmd(),
+		newLintCmd(),
+		newModelCmd(),
+		newBenchCmd(),
+		newPlanCmd(),
+		newPricesCmd(),
+	)
+	return root
+}

@@ -1,0 +1,72 @@
+// Package report draws the page a run leaves beside its data: one
+// self-contained HTML file with counts, time line, throughput, token
+// histograms, failures and sample briefings.
+package report
+
+import (
+	"time"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
+)
+
+// Data is what a run knows about itself when it writes its report.
+type Data struct {
+	RunID     string
+	Title     string // what ran, for example "examples/users.csv"
+	Model     string // name and quantization
+	Started   time.Time
+	Finished  time.Time
+	Host      string // CPU model, threads, engine variant, in one line
+	Parallel  int    // sequences decoded together
+	BatchSize int    // records per batch
+
+	Records  int64 // records in the input file
+	OK       int64
+	Failed   int64
+	Rejected int64 // input rows that could not become a record
+	Mailed   int64
+	NoMail   int64 // ok rows without an address, or mail switched off
+
+	PromptTokens     int64
+	CachedTokens     int64 // of PromptTokens: served from the shared prefix
+	CompletionTokens int64
+
+	LoadSec    float64 // loading the model
+	PrefillSec float64 // wall time in prefill, as far as it can be told apart
+	DecodeSec  float64 // wall time in llama.cpp
+	EngineSec  float64 // wall time of the engine, its own work included
+
+	Timeline      []Point        // progress over time, in order
+	PromptHist    []Bin          // prompt tokens per record
+	OutputHist    []Bin          // completion tokens per record
+	FailuresBy    []Count        // failed and rejected by code, most frequent first
+	FinishReasons []Count        // ok rows by finish reason
+	Samples       []briefing.Row // at most ten
+	Files         []File         // what the run left, relative to the report
+}
+
+// Point is the state of a run at a moment.
+type Point struct {
+	Sec    float64 // since the start
+	Rows   int64   // rows finished so far
+	Tokens int64   // completion tokens so far
+}
+
+// Bin counts the values in [From, To).
+type Bin struct {
+	From, To int
+	N        int64
+}
+
+// Count is a label and how often it occurred.
+type Count struct {
+	Label string
+	N     int64
+}
+
+// File is something a run left, named relative to the report.
+type File struct {
+	Path  string
+	Bytes int64
+	About string
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Options tune an Engine. The zero value of a field takes its default.
+type Options struct {
+	// Parallel is K, how many sequences decode together. Default 16, at most
+	// Info.MaxSeqs-1.
+	Parallel int
+	// PrefillChunk is how many prompt tokens a step takes along beside running
+	// sequences; their decode then rides on the same pass over the weights.
+	// Default 64.
+	PrefillChunk int
+	// StepMultiple rounds the prefill chunk so that a step's tokens are a
+	// multiple of it: llama.cpp's matrix kernels take rows by four, and what is
+	// left over costs a pass of its own. Default 4.
+	StepMultiple int
+	// NoPrefix switches the shared prefix off, and OneAtATime clears the cache
+	// between users: the loops that a bench compares with.
+	NoPrefix bool
+}
+
+// Defaults of Options.
+const (
+	DefaultParallel     = 16
+	DefaultPrefillChunk = 64
+	defaultStepMultiple = 4
+)
+
+// Request is one prompt and what may be generated for it.
+type Request struct {
+	// Ref comes back in the Result; the engine does not look at it.
+	Ref any
+	// Messages end with the one to answer. Their contents are text: no control
+	// token can be written in them.
+	Messages []Message
+	// MaxTokens bounds the generated tokens. It must be at least 1.
+	MaxTokens int
+	Sampling  Sampling
+	// Stop strings end the text where they begin; they are not part of it.
+	Stop []string
+	// Grammar is a GBNF grammar that the text must follow, or empty.
+	Grammar string
+	// Deadline ends this generation with finish reason "deadline"; zero is none.
+	Deadline time.Time
+	// IgnoreEnd goes on past the model's own end of text, to MaxTokens. It
+	// exists for measuring.
+	IgnoreEnd bool
+	// OnText receives text as soon as it can be let out, in whole characters.
+	OnText func(string)
+}
+
+// Finish reasons of a Result. They are those of the record contract.
+const (
+	FinishStop     = "stop"
+	FinishLength   = "length"
+	FinishDeadline = "deadline"
+)
+
+// Result is what became of one Request.
+type Result struct {
+	Ref  any
+	Text string
+	// Err is set where nothing was generated, for example *PromptTooLongError.
+	Err error
+	// FinishReason is FinishStop, FinishLength or FinishDeadline.
+	FinishReason string
+	// PromptTokens of the prompt, CachedTokens of them served from the shared
+	// prefix or from an identical prompt.
+	PromptTokens, CachedTokens int
+	// CompletionTokens generated, a final end token included.
+	CompletionTokens int
+	// Shared is true where an identical prompt of the same call was generated
+	// instead.
+	Shared bool
+	// FirstToken and Total are the times since the request was admitted.
+	FirstToken, Total time.Duration
+}
+
+// Stats add up what an Engine has done since New.
+type Stats struct {
+	Requests         int64
+	Steps            int64 // calls of Backend.Decode
+	PrefillTokens    int64 // prompt tokens computed, the shared prefix included
+	CachedTokens     int64 // prompt tokens that needed no computing
+	CompletionTokens int64
+	// Decode is the time spent inside the Backend's Decode, of which Prefill in
+	// steps without running sequences; Wall is the time spent in Generate less
+	// the time waiting in the caller's iterator and emit function.
+	Decode, Prefill, Wall time.Duration
+}
+
+// Engine generates text for many requests at a time. It is not safe for
+// concurrent use.
+type Engine struct {
+	backend   Backend
+	opt       Options
+	info      Info
+	tokenizer tokenizer
+	prefix    []Token // what sequence prefixSeq holds
+	slots     []*slot
+	batch     Batch
+	sampleBuf sampleBuffers
+
+	compiled     Grammar // the last grammar, in its start state
+	compiledFrom string
+
+	stats Stats
+	clock func() time.Time
+}
+
+// New returns an engine on top of backend, which stays the caller's to close.
+func New(backend Backend, opt Options) (*Engine, error) {
+	info := backend.Info()
+	if opt.Parallel == 0 {
+		opt.Parallel = min(DefaultParallel, info.MaxSeqs-1)
+	}
+	if opt.PrefillChunk == 0 {
+		opt.PrefillChunk = DefaultPrefillChunk
+	}
+	if opt.StepMultiple == 0 {
+		opt.StepMultiple = defaultStepMultiple
+	}
+	if opt.Parallel < 1 || opt.Parallel > info.MaxSeqs-1 {
+		return nil, &OptionError{Field: "parallel", Value: opt.Parallel, Want: fmt.Sprintf("1 to %d, the sequences of the context less one for the shared prefix", info.MaxSeqs-1)}
+	}
+	if opt.PrefillChunk < 1 || opt.PrefillChunk > info.MaxBatch {
+		return nil, &OptionError{Field: "prefill chunk", Value: opt.PrefillChunk, Want: fmt.Sprintf("1 to %d", info.MaxBatch)}
+	}
+	if opt.StepMultiple < 1 {
+		return nil, &OptionError{Field: "step multiple", Value: opt.StepMultiple, Want: "at least 1"}
+	}
+	e := &Engine{backend: backend, opt: opt, info: info, tokenizer: tokenizer{backend: backend}, clock: time.Now}
+	for i := range opt.Parallel {
+		e.slots = append(e.slots, &slot{seq: Seq(i + 1)})
+	}
+	return e, nil
+}
+
+// Close frees what the engine holds in the backend, which stays open.
+func (e *Engine) Close() error {
+	if e.compiled != nil {
+		e.compiled.Close()
+		e.compiled = nil
+	}
+	return errors.Join(e.reset(), e.dropPrefix(0))
+}
+
+// Info describes the model and its context.
+func (e *Engine) Info() Info { return e.info }
+
+// Stats returns what the engine has done so far.
+func (e *Engine) Stats() Stats { return e.stats }
+
+// CountTokens returns how many tokens the prompt of messages has.
+func (e *Engine) CountTokens(messages []Message) (int, error) {
+	tokens, err := e.tokenizer.appendPrompt(nil, messages)
+	return len(tokens), err
+}

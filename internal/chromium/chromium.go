@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,8 +40,9 @@ var executables = []string{"chromium", "chromium-browser", "google-chrome", "goo
 // concurrent use. Every method ends the test at once when the browser fails,
 // so a caller has no errors to check.
 type Page struct {
-	t   testing.TB
-	ctx context.Context
+	t     testing.TB
+	ctx   context.Context
+	width int // of the viewport, in CSS pixels
 
 	mu       sync.Mutex
 	origin   string // scheme://host of the page that was asked for, "" for a file
@@ -170,6 +172,7 @@ func (p *Page) SetViewport(width, height int, mobile bool) {
 			chromedp.EmulatePortrait, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2),
 		}
 	}
+	p.width = width
 	run(p, "set viewport", chromedp.EmulateViewport(int64(width), int64(height), options...))
 }
 
@@ -295,8 +298,9 @@ func (p *Page) HorizontalOverflow() (pixels int, elements []string) {
 	}
 	found := Eval[overflow](p, `(() => {
 		// A phone widens its layout to what sticks out, so innerWidth may
-		// have grown with the fault: the screen is the width to hold against.
-		const width = Math.min(window.innerWidth, document.documentElement.clientWidth, screen.width);
+		// have grown with the fault: what was asked for is the width to hold
+		// against. (The emulated screen's own width says nothing on a desktop.)
+		const width = Math.min(window.innerWidth, document.documentElement.clientWidth, `+strconv.Itoa(p.width)+`);
 		const root = document.documentElement;
 		const body = document.body ? document.body.scrollWidth : 0;
 		const elements = [];

@@ -53,6 +53,14 @@ func TestPage(t *testing.T) {
 		}
 	})
 
+	t.Run("a page as wide as a desktop does not overflow", func(t *testing.T) {
+		page.SetViewport(1280, 800, false)
+		page.Navigate(write(t, misbehaved))
+		if pixels, elements := page.HorizontalOverflow(); pixels != 0 {
+			t.Errorf("overflow of %d px: %q", pixels, elements)
+		}
+	})
+
 	t.Run("a screenshot holds the whole page", func(t *testing.T) {
 		page.SetViewport(390, 844, true)
 		page.Navigate(write(t, wellBehaved))

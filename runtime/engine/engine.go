@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,9 @@ type Request struct {
 	// Messages end with the one to answer. Their contents are text: no control
 	// token can be written in them.
 	Messages []Message
+	// Tokens are the prompt itself, where it is tokenized already; Messages are
+	// then not looked at.
+	Tokens []Token
 	// MaxTokens bounds the generated tokens. It must be at least 1.
 	MaxTokens int
 	Sampling  Sampling
@@ -88,10 +92,33 @@ type Stats struct {
 	PrefillTokens    int64 // prompt tokens computed, the shared prefix included
 	CachedTokens     int64 // prompt tokens that needed no computing
 	CompletionTokens int64
-	// Decode is the time spent inside the Backend's Decode, of which Prefill in
-	// steps without running sequences; Wall is the time spent in Generate less
-	// the time waiting in the caller's iterator and emit function.
-	Decode, Prefill, Wall time.Duration
+	// Decode is the time spent inside the Backend's Decode; Wall is the time spent
+	// in Generate less the time waiting in the caller's iterator and emit
+	// function. What lies between them is the engine's own.
+	Decode, Wall time.Duration
+	// PurePrefill are the steps that held prompt tokens only, PureDecode those
+	// that held one token of each running sequence only.
+	PurePrefill, PureDecode Phase
+}
+
+// Phase adds up steps of one kind.
+type Phase struct {
+	Steps, Tokens int64
+	Time          time.Duration
+}
+
+// TokensPerSec returns the phase's throughput, 0 where it has none.
+func (p Phase) TokensPerSec() float64 {
+	if p.Time <= 0 {
+		return 0
+	}
+	return float64(p.Tokens) / p.Time.Seconds()
+}
+
+func (p *Phase) add(tokens int, took time.Duration) {
+	p.Steps++
+	p.Tokens += int64(tokens)
+	p.Time += took
 }
 
 // Engine generates text for many requests at a time. It is not safe for
@@ -109,8 +136,9 @@ type Engine struct {
 	compiled     Grammar // the last grammar, in its start state
 	compiledFrom string
 
-	stats Stats
-	clock func() time.Time
+	stats    Stats
+	clock    func() time.Time
+	draining atomic.Bool
 }
 
 // New returns an engine on top of backend, which stays the caller's to close.
@@ -140,6 +168,11 @@ func New(backend Backend, opt Options) (*Engine, error) {
 	}
 	return e, nil
 }
+
+// Drain makes the running Generate finish the sequences that it has begun and
+// return; requests that still wait get no Result. Later calls return at once.
+// It may be called from any goroutine.
+func (e *Engine) Drain() { e.draining.Store(true) }
 
 // Close frees what the engine holds in the backend, which stays open.
 func (e *Engine) Close() error {

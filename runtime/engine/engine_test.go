@@ -382,6 +382,35 @@ func TestPrefixSurvivesBetweenCalls(t *testing.T) {
 	}
 }
 
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	backend := fake.New(fake.Options{Parallel: 4})
+	e, err := engine.New(backend, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := 0
+	for range 2 {
+		err = e.Generate(t.Context(), slices.Values(askMany(1000)), func(r engine.Result) error {
+			done++
+			if r.Text == "" && r.CompletionTokens == 0 {
+				t.Errorf("request %v was cut off", r.Ref)
+			}
+			e.Drain()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done < 1 || done > 4 {
+		t.Errorf("%d finished after Drain with 4 sequences", done)
+	}
+	if err := e.Close(); err != nil || backend.CellsHeld() != 0 {
+		t.Errorf("%d cells held, error %v", backend.CellsHeld(), err)
+	}
+}
+
 func TestNewRefusesOptions(t *testing.T) {
 	t.Parallel()
 	for _, opt := range []engine.Options{{Parallel: 17}, {Parallel: -1}, {PrefillChunk: 513}, {PrefillChunk: -1}, {StepMultiple: -4}} {

@@ -107,6 +107,9 @@ func (r *run) loop(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if r.draining.Load() {
+			r.drained, r.waiting = true, nil
+		}
 		if err := r.fill(); err != nil {
 			return err
 		}
@@ -151,9 +154,12 @@ func (r *run) accept(req Request) error {
 	if err := req.validate(); err != nil {
 		return r.send(Result{Ref: req.Ref, Err: err})
 	}
-	prompt, err := r.tokenizer.appendPrompt(nil, req.Messages)
-	if err != nil {
-		return r.send(Result{Ref: req.Ref, Err: err})
+	prompt := req.Tokens
+	if len(prompt) == 0 {
+		var err error
+		if prompt, err = r.tokenizer.appendPrompt(nil, req.Messages); err != nil {
+			return r.send(Result{Ref: req.Ref, Err: err})
+		}
 	}
 	if limit := min(r.info.SeqCells, r.info.ContextCells); len(prompt)+req.MaxTokens > limit {
 		return r.send(Result{Ref: req.Ref, PromptTokens: len(prompt), Err: &PromptTooLongError{PromptTokens: len(prompt), MaxTokens: req.MaxTokens, Limit: limit}})
@@ -305,11 +311,11 @@ func (r *run) plan() {
 func (r *run) step() error {
 	running := 0
 	for _, s := range r.slots {
-		if s.work != nil && s.at >= 0 && s.out > 0 {
+		if s.work != nil && s.out > 0 {
 			running++
 		}
 	}
-	if err := r.decode(running == 0); err != nil {
+	if err := r.decode(running); err != nil {
 		return err
 	}
 	now := r.clock()
@@ -332,15 +338,19 @@ func (r *run) step() error {
 	return nil
 }
 
-// decode runs the batch and accounts for its time.
-func (r *run) decode(prefillOnly bool) error {
+// decode runs the batch, in which running sequences have one token each, and
+// accounts for its time.
+func (r *run) decode(running int) error {
 	start := r.clock()
 	err := r.backend.Decode(&r.batch)
 	took := r.clock().Sub(start)
 	r.stats.Steps++
 	r.stats.Decode += took
-	if prefillOnly {
-		r.stats.Prefill += took
+	switch running {
+	case 0:
+		r.stats.PurePrefill.add(r.batch.Len(), took)
+	case r.batch.Len():
+		r.stats.PureDecode.add(running, took)
 	}
 	if err != nil {
 		return fmt.Errorf("decode %d tokens: %w", r.batch.Len(), err)
@@ -498,7 +508,7 @@ func (r *run) growPrefix(first []Token, have, shared int) error {
 		for ; at < shared && r.batch.Len() < r.info.MaxBatch; at++ {
 			r.batch.Add(first[at], at, prefixSeq, false)
 		}
-		if err := r.decode(true); err != nil {
+		if err := r.decode(0); err != nil {
 			return errors.Join(err, r.dropPrefix(0))
 		}
 		r.prefix = append(r.prefix, first[len(r.prefix):at]...)

@@ -80,6 +80,9 @@ type Axis struct {
 	// minutes, hours or days and are written in that unit, whatever Format is.
 	// Elsewhere Format is Seconds when none is given.
 	Time bool
+	// Whole says that values are counts, so that no tick falls between two of
+	// them. Only y axes take it.
+	Whole bool
 	// Log spaces the axis by powers of ten. Only the x axis of a Line takes it,
 	// and values that are not above zero are then left out.
 	Log bool

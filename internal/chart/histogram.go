@@ -72,7 +72,7 @@ func (h Histogram) HTML() template.HTML {
 			marks = append(marks, k)
 		}
 	}
-	p := newPlot(dataScale(x.low, x.high, 8, Axis{Time: h.X.Time}), roundScale(0, y.high, 4, Axis{}), h.X, Axis{Label: unit}, marks)
+	p := newPlot(dataScale(x.low, x.high, 8, Axis{Time: h.X.Time}), roundScale(0, y.high, 4, Axis{Whole: true}), h.X, Axis{Label: unit}, marks)
 	p.open(&m, h.Title, desc)
 	m.open("g", "class", "c1")
 	rows := make([][]string, 0, len(bins))

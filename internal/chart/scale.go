@@ -122,6 +122,9 @@ func roundScale(low, high float64, n int, a Axis) scale {
 	if a.Time {
 		step = timeStep((high - low) / float64(n))
 	}
+	if a.Whole && step > 0 {
+		step = max(step, 1)
+	}
 	if step == 0 {
 		return scale{low: 0, high: 1, ticks: []float64{0, 1}}
 	}

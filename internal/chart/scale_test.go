@@ -106,6 +106,9 @@ func TestScalePlaces(t *testing.T) {
 	if hours.high != 43_200 || len(hours.ticks) != 5 {
 		t.Errorf("round scale of 43,000 s ends at %v with %d ticks, want 43,200 and 5", hours.high, len(hours.ticks))
 	}
+	if got := roundScale(0, 1, 4, Axis{Whole: true}).ticks; !cmp.Equal(got, []float64{0, 1}) {
+		t.Errorf("ticks of a count up to 1 are %v, want 0 and 1", got)
+	}
 	log := dataScale(100, 10_000, 8, Axis{Log: true})
 	for _, test := range []struct {
 		name string

@@ -1,0 +1,126 @@
+package model
+
+// MemoryOptions are the settings of the engine that decide how much memory a
+// model needs. Zero values mean the defaults.
+type MemoryOptions struct {
+	// Parallel is the number of sequences generated at the same time;
+	// default 1.
+	Parallel int
+	// ContextPerSequence is the most tokens a sequence may have, prompt and
+	// output together; default DefaultContext.
+	ContextPerSequence int
+	// MicroBatch is llama.cpp's n_ubatch, the most tokens computed at once;
+	// default DefaultMicroBatch.
+	MicroBatch int
+	// MMap says that the file is mapped into memory rather than read.
+	MMap bool
+}
+
+// Defaults of MemoryOptions.
+const (
+	DefaultContext    = 1024
+	DefaultMicroBatch = 512
+)
+
+// OverheadBytes is added for everything but the model: the Go program, its
+// prompts and results, llama.cpp's vocabulary tables, the operating system's
+// share in a Lambda function. 512 MiB is a cautious figure, not a measured one.
+const OverheadBytes = 512 << 20
+
+// Lambda's bounds of the memory setting, in MiB; every whole number between is
+// allowed.
+const (
+	LambdaMinMemoryMib = 128
+	LambdaMaxMemoryMib = 10240
+)
+
+// Need is the memory a process needs to generate with a model: a sum whose
+// parts can be shown.
+type Need struct {
+	// WeightBytes are all tensors, once.
+	WeightBytes int64 `json:"weight_bytes"`
+	// RepackBytes are weights that are held twice. llama.cpp re-orders weights
+	// for the CPU's vector units while it loads them. Where the file is read,
+	// the re-ordered copy is the only one, except for a tied head: the
+	// embedding table has to stay in its first order as well. Where the file
+	// is mapped, the mapping stays beside the copy of everything.
+	RepackBytes int64 `json:"repack_bytes"`
+	// KVBytes is the KV cache: 2 bytes for each key and value of every layer,
+	// for Parallel x ContextPerSequence tokens, rounded up to 256 each. A
+	// prefix that sequences share is counted for each of them, and layers
+	// with a sliding window as if they had none, so the true need is lower.
+	KVBytes int64 `json:"kv_bytes"`
+	// ComputeBytes are llama.cpp's scratch buffers: logits and two rows of
+	// activations for every token of a micro-batch, the attention mask, and
+	// the logits kept for every sequence.
+	ComputeBytes  int64 `json:"compute_bytes"`
+	OverheadBytes int64 `json:"overhead_bytes"`
+	TotalBytes    int64 `json:"total_bytes"`
+	// Parallel and ContextPerSequence are the settings the need is for, with
+	// the defaults filled in.
+	Parallel           int `json:"parallel"`
+	ContextPerSequence int `json:"context_per_sequence"`
+}
+
+// MemoryNeed returns the memory needed to generate with a model of shape s.
+// weightBytes are the bytes of its tensors, headBytes those of its output
+// head. The formula was compared with the buffers llama.cpp v0.4.0 reports
+// for files of 135M, 1B and 3B parameters: weights, KV cache and logits agree
+// to the byte; what is cautious about it is said at Need's fields.
+func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
+	if o.Parallel < 1 {
+		o.Parallel = 1
+	}
+	if o.ContextPerSequence < 1 {
+		o.ContextPerSequence = DefaultContext
+	}
+	if o.MicroBatch < 1 {
+		o.MicroBatch = DefaultMicroBatch
+	}
+	const kvPadding = 256
+	perSequence := (int64(o.ContextPerSequence) + kvPadding - 1) / kvPadding * kvPadding
+	cells := perSequence * int64(o.Parallel)
+	batch := int64(o.MicroBatch)
+	n := Need{
+		WeightBytes:        weightBytes,
+		KVBytes:            cells * s.KVBytesPerToken(),
+		ComputeBytes:       4*batch*(int64(s.Vocab)+2*int64(s.Embedding)) + 2*batch*cells + 4*int64(o.Parallel)*int64(s.Vocab),
+		OverheadBytes:      OverheadBytes,
+		Parallel:           o.Parallel,
+		ContextPerSequence: o.ContextPerSequence,
+	}
+	switch {
+	case o.MMap:
+		n.RepackBytes = weightBytes
+	case s.TiedHead:
+		n.RepackBytes = headBytes
+	}
+	n.TotalBytes = n.WeightBytes + n.RepackBytes + n.KVBytes + n.ComputeBytes + n.OverheadBytes
+	return n
+}
+
+// MemoryNeed returns the memory needed to generate with the file.
+func (h *Header) MemoryNeed(o MemoryOptions) Need {
+	return MemoryNeed(h.Shape, h.WeightBytes, h.HeadBytes, o)
+}
+
+// MemoryNeed returns the memory needed to generate with the catalogue's file,
+// without having it: the whole file counts as weights, and the head is taken
+// to have the type llama.cpp's quantizer would give it.
+func (e Entry) MemoryNeed(o MemoryOptions) Need {
+	head := fit(TypeQ6_K, e.Shape.Embedding)
+	if e.Quantization == TypeQ8_0.String() {
+		head = TypeQ8_0
+	}
+	return MemoryNeed(e.Shape, e.SizeBytes, head.RowBytes(int64(e.Shape.Embedding))*int64(e.Shape.Vocab), o)
+}
+
+// MinMemoryMib returns the smallest memory setting of a Lambda function, in
+// MiB, that holds the need. It may lie above LambdaMaxMemoryMib: see
+// FitsLambda.
+func (n Need) MinMemoryMib() int {
+	return max(LambdaMinMemoryMib, int((n.TotalBytes+1<<20-1)>>20))
+}
+
+// FitsLambda reports whether a Lambda function can have as much memory.
+func (n Need) FitsLambda() bool { return n.MinMemoryMib() <= LambdaMaxMemoryMib }

@@ -76,7 +76,7 @@ func gallery() []struct {
 				{Label: "Gather into Parquet", Spans: []Span{{From: 84, To: 150}, {From: 160, To: 300}, {From: 340, To: 690, Latest: 980}}},
 				{Label: "Send mail", Spans: []Span{{From: 690, To: 1420}}, Note: "at 1,400 a second"},
 			},
-			Marks: []Mark{{At: 600, Label: "8:00 deadline", Tone: Bad}},
+			Marks: []Mark{{At: 600, Label: "8:00 deadline", Tone: Bad}, {At: 690, Label: "last briefing, p50"}, {At: 900, Label: "last briefing, p99"}, {At: 120, Label: "all started"}},
 		}.HTML()},
 	}
 }

@@ -83,11 +83,11 @@ func (h Histogram) HTML() template.HTML {
 		}
 		top := p.yAt(float64(b.N))
 		// A single briefing among a million must still be seen.
-		top = min(top, plotTop+plotHeight-2)
+		top = min(top, p.top+plotHeight-2)
 		left, right := p.x.at(b.From), p.x.at(b.To)
 		gap := (right - left) * 0.04
 		m.open("rect", "class", "bin", "x", percent(left+gap), "width", percent(right-left-2*gap),
-			"y", px(top), "height", px(plotTop+plotHeight-top))
+			"y", px(top), "height", px(p.top+plotHeight-top))
 		m.leaf("title", h.X.text(b.From)+" to "+h.X.text(b.To)+": "+Number(float64(b.N))+" "+unit+" ("+Percent(float64(b.N)/total)+")")
 		m.close("rect")
 		m.newline()

@@ -35,8 +35,6 @@ type Span struct {
 	Label string
 }
 
-const lanesTop = 20.0 // room for the labels of marks
-
 // HTML draws the chart.
 func (c Lanes) HTML() template.HTML {
 	rows := make([]Lane, len(c.Rows))
@@ -78,8 +76,15 @@ func (c Lanes) HTML() template.HTML {
 	var m markup
 	m.begin("lanes", c.Title, c.Caption)
 	shown := rows[:min(len(rows), maxBars)]
-	bottom := lanesTop + float64(len(shown))*barRow - 4
 	x := dataScale(0, end, 8, Axis{Time: true})
+	marks := make([]Mark, 0, len(c.Marks))
+	for _, k := range c.Marks {
+		if k.At >= 0 && finite(k.At) {
+			marks = append(marks, k)
+		}
+	}
+	placed, lanesTop := placeMarks(marks, x)
+	bottom := lanesTop + float64(len(shown))*barRow - 4
 	tick := timeTick(x.ticks[len(x.ticks)-1])
 	m.open("div", "class", "chart-rows chart-time")
 	m.svg(bottom+24, c.Title, desc)
@@ -125,21 +130,22 @@ func (c Lanes) HTML() template.HTML {
 			table = append(table, row)
 		}
 		if i < len(shown) {
-			c.lane(&m, r, i, x)
+			r.bars(&m, lanesTop+float64(i)*barRow, i, x)
 		}
 	}
-	marks := make([]Mark, 0, len(c.Marks))
-	for _, k := range c.Marks {
-		if k.At >= 0 && finite(k.At) {
-			marks = append(marks, k)
-			row := []string{k.Label, Seconds(k.At), ""}
-			if late {
-				row = append(row, "")
-			}
-			table = append(table, row)
+	for _, k := range marks {
+		row := []string{k.Label, Seconds(k.At), ""}
+		if late {
+			row = append(row, "")
 		}
+		table = append(table, row)
 	}
-	drawMarks(&m, marks, x, lanesTop, bottom)
+	// Marks cross the bars, but not the names of lanes.
+	markLines(&m, placed, lanesTop, bottom)
+	for i, r := range shown {
+		r.names(&m, lanesTop+float64(i)*barRow)
+	}
+	markLabels(&m, placed, lanesTop)
 	m.close("svg")
 	m.close("div")
 	m.newline()
@@ -155,8 +161,8 @@ func (c Lanes) HTML() template.HTML {
 	return m.html()
 }
 
-func (c Lanes) lane(m *markup, r Lane, i int, x scale) {
-	top := lanesTop + float64(i)*barRow
+// names writes the lane's label and note.
+func (r Lane) names(m *markup, top float64) {
 	note := r.Note
 	if note == "" && len(r.Spans) > 0 {
 		var s span
@@ -171,6 +177,12 @@ func (c Lanes) lane(m *markup, r Lane, i int, x scale) {
 	m.leaf("title", r.Label+suffix(note))
 	m.label(r.Label, max(8, narrowColumns-columns(note)), max(8, wideColumns-columns(note)), "class", "halo", "x", "0", "y", px(top+14))
 	m.leaf("text", note, "class", "value halo", "x", "100%", "y", px(top+14), "text-anchor", "end")
+	m.close("g")
+	m.newline()
+}
+
+// bars draws the lane's spans on their track.
+func (r Lane) bars(m *markup, top float64, i int, x scale) {
 	y, h := px(top+barAt), px(barHeight)
 	m.empty("rect", "class", "track", "x", "0", "width", "100%", "y", y, "height", h, "rx", "3")
 	m.open("g", "class", r.Tone.class(i))
@@ -192,7 +204,6 @@ func (c Lanes) lane(m *markup, r Lane, i int, x scale) {
 		m.empty("rect", "class", "bar", "x", percent(min(x.at(s.From), 0.996)), "width", percent(max(x.at(s.To)-x.at(s.From), 0.004)), "y", y, "height", h, "rx", "3")
 		m.close("g")
 	}
-	m.close("g")
 	m.close("g")
 	m.newline()
 }

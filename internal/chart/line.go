@@ -88,7 +88,7 @@ func (l Line) HTML() template.HTML {
 	}
 	p := newPlot(dataScale(x.low, x.high, 8, l.X), roundScale(y.low, y.high, 4, l.Y), l.X, l.Y, marks)
 	p.open(&m, l.Title, desc)
-	m.open("svg", "class", "curve", "x", "0", "y", px(plotTop), "width", "100%", "height", px(plotHeight),
+	m.open("svg", "class", "curve", "x", "0", "y", px(p.top), "width", "100%", "height", px(plotHeight),
 		"viewBox", "0 0 "+px(curveUnits)+" "+px(curveUnits), "preserveAspectRatio", "none", "aria-hidden", "true")
 	for i := len(series) - 1; i >= 0; i-- {
 		l.curve(&m, p, series[i], i)
@@ -203,7 +203,7 @@ func (l Line) hits(m *markup, p plot, series []Series) {
 		var tip strings.Builder
 		tip.WriteString(l.place(x))
 		m.open("g", "class", "hit")
-		m.open("rect", "x", percent(left), "width", percent(right-left), "y", px(plotTop), "height", px(plotHeight))
+		m.open("rect", "x", percent(left), "width", percent(right-left), "y", px(p.top), "height", px(plotHeight))
 		for _, s := range series {
 			if q, ok := pointAt(s, x); ok {
 				tip.WriteString("\n" + s.Label + ": " + l.value(s, q))

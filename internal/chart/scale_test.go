@@ -191,3 +191,35 @@ func TestFormats(t *testing.T) {
 		}
 	}
 }
+
+func TestMarkLabelsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	x := dataScale(0, 100, 8, Axis{})
+	for _, test := range []struct {
+		name  string
+		marks []Mark
+		want  []int // levels, from left to right
+	}{
+		{"none", nil, []int{}},
+		{"not a number", []Mark{{At: math.NaN(), Label: "a"}}, []int{}},
+		{"one", []Mark{{At: 50, Label: "median"}}, []int{0}},
+		{"far apart", []Mark{{At: 0, Label: "a"}, {At: 90, Label: "b"}}, []int{0, 0}},
+		{"side by side", []Mark{{At: 10, Label: "first one"}, {At: 12, Label: "second one"}, {At: 14, Label: "third one"}}, []int{0, 1, 2}},
+		{"the same place", []Mark{{At: 70, Label: "p50"}, {At: 70, Label: "p99"}}, []int{0, 1}},
+		{"away from each other", []Mark{{At: 50.1, Label: "left of it"}, {At: 60, Label: "b"}}, []int{0, 0}},
+	} {
+		placed, room := placeMarks(test.marks, x)
+		levels := make([]int, 0, len(placed))
+		most := 0
+		for _, k := range placed {
+			levels = append(levels, k.level)
+			most = max(most, k.level+1)
+		}
+		if diff := cmp.Diff(test.want, levels); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", test.name, diff)
+		}
+		if want := markRoom + float64(most)*markLine; room != want {
+			t.Errorf("%s: room of %v px, want %v", test.name, room, want)
+		}
+	}
+}

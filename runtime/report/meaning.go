@@ -39,6 +39,11 @@ var meanings = map[string]string{
 	briefing.CodeTemplateEndless:  "The user template did not come to an end on this record. Bound its loops.",
 	briefing.CodePromptTooLarge:   "The prompt made from this record is too large. Shorten fields in the template, or leave some out.",
 	briefing.CodePromptEmpty:      "The user template writes nothing for this record. Give it some text that every user gets.",
+
+	// Of package local, which writes the report and so cannot be imported here.
+	"prompt_too_long": "The prompt has more tokens than one sequence may take. Shorten the record or the template, or lower the output tokens asked for.",
+	"engine_error":    "The engine failed on this user. Run the failed users once more; error_message names the cause.",
+	"empty_text":      "The model wrote nothing for this user. Run the failed users once more, or ask for more in the prompt.",
 }
 
 // finishes name the finish reasons in words.

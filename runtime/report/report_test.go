@@ -38,8 +38,8 @@ func typical() Data {
 		LoadSec: 1.9, PrefillSec: 14.2, DecodeSec: 44.1, EngineSec: 44.9,
 		FailuresBy: []Count{
 			{Label: briefing.CodeColumnsExtra, N: 5},
-			{Label: "prompt_too_long", N: 4, About: "The prompt does not fit into the model's context. Shorten the record or the template, or raise the context."},
-			{Label: "deadline", N: 3, About: "The time limit was reached before the model began. Run the failed ones once more."},
+			{Label: "prompt_too_long", N: 4},
+			{Label: "no_capacity", N: 3, About: "The machine that ran these users went away. Run the failed ones once more."},
 			{Label: briefing.CodeUserIDDuplicate, N: 3},
 			{Label: briefing.CodeEmailInvalid, N: 1},
 		},
@@ -346,13 +346,21 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsExplained reads the codes from the source of package briefing,
-// so that a new one cannot be forgotten here.
+// TestEveryCodeIsExplained reads the codes of failed and rejected rows from the
+// source of the packages that make them, so that a new one cannot be forgotten
+// here.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../briefing/*.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, dir := range []string{"briefing", "local"} {
+		found, err := filepath.Glob("../" + dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 0 {
+			t.Fatalf("package %s has no source to read codes from", dir)
+		}
+		files = append(files, found...)
 	}
 	codes := 0
 	for _, path := range files {
@@ -379,7 +387,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 		})
 	}
 	if codes != len(meanings) {
-		t.Errorf("package briefing has %d codes, meaning.go explains %d", codes, len(meanings))
+		t.Errorf("the sources have %d codes, meaning.go explains %d", codes, len(meanings))
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -26,7 +28,7 @@ func newModelCmd() *cobra.Command {
 
 Fetched models are kept in the folder "models" of the cache: the value of
 SWARM_CACHE, or "briefing-swarm" in your own cache folder.`,
-		Args: cobra.NoArgs,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newModelListCmd(), newModelPullCmd(), newModelInspectCmd())
@@ -328,13 +330,7 @@ func inspect(path string, entry *model.Entry, h *model.Header, o model.MemoryOpt
 	need := h.MemoryNeed(o)
 	meta := map[string]any{}
 	for _, key := range h.Metadata.Keys() {
-		meta[key] = h.Metadata[key]
-		if a, ok := h.Metadata[key].(model.Array); ok {
-			meta[key] = a.Values
-			if a.Values == nil {
-				meta[key] = fmt.Sprintf("array of %d values", a.Len)
-			}
-		}
+		meta[key] = jsonValue(h.Metadata[key])
 	}
 	i := inspection{
 		Path: path, Name: h.Name, FileBytes: h.FileBytes, GGUFVersion: h.Version,
@@ -347,6 +343,27 @@ func inspect(path string, entry *model.Entry, h *model.Header, o model.MemoryOpt
 		i.CatalogueName = entry.Name
 	}
 	return i
+}
+
+// jsonValue is a metadata value as JSON can show it: long arrays by their
+// length, and as text the numbers JSON does not have.
+func jsonValue(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Sprint(v)
+		}
+	case model.Array:
+		if v.Values == nil {
+			return fmt.Sprintf("array of %d values", v.Len)
+		}
+		shown := make([]any, len(v.Values))
+		for i := range v.Values {
+			shown[i] = jsonValue(v.Values[i])
+		}
+		return shown
+	}
+	return v
 }
 
 func writeInspection(out io.Writer, path string, h *model.Header, o model.MemoryOptions) error {
@@ -368,10 +385,10 @@ func writeInspection(out io.Writer, path string, h *model.Header, o model.Memory
 	}
 	row("Quantization", "%s; output head %v, %s weights", h.Quantization, h.HeadType, head)
 	row("Shape", "%d layers, embedding %d, feed-forward %d", h.Layers, h.Embedding, h.FeedForward)
-	row("Attention", "%d heads, %d KV heads of %d values", h.Heads, h.KVHeads, h.HeadDim)
+	row("Attention", "%s, %s of %d values", plural(h.Heads, "head"), plural(h.KVHeads, "KV head"), h.HeadDim)
 	row("Context", "%d tokens trained", h.Context)
 	row("Vocabulary", "%d tokens, %s", h.Vocab, orNone(strings.Trim(printable(h.Tokenizer+" "+h.PreTokenizer), " ")))
-	chat := "none: the engine falls back to a plain prompt"
+	chat := "none (a base model, not an instruct one?)"
 	if h.ChatTemplate != "" {
 		chat = fmt.Sprintf("yes (%d bytes of Jinja)", len(h.ChatTemplate))
 	}
@@ -422,10 +439,10 @@ const lambdaMibPerCPU = 1769
 // steering the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' {
-			return -1
+		if unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return -1
 	}, s)
 }
 

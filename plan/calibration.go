@@ -28,6 +28,21 @@ type Calibration struct {
 	Decode []DecodeRate `json:"decode"`
 	// Workloads are whole jobs, prefill and decode interleaved as in a run.
 	Workloads []Workload `json:"workloads,omitempty"`
+	// Range is given where the figures are not one machine's but lie between
+	// bounds; the figures above are then the likely ones.
+	Range *CalibrationRange `json:"range,omitempty"`
+}
+
+// CalibrationRange bounds the figures of a Calibration.
+type CalibrationRange struct {
+	Slow CalibrationRates `json:"slow"`
+	Fast CalibrationRates `json:"fast"`
+}
+
+// CalibrationRates are the figures that a range bounds.
+type CalibrationRates struct {
+	PrefillTokensPerSec float64      `json:"prefill_tokens_per_sec"`
+	Decode              []DecodeRate `json:"decode"`
 }
 
 // CalibrationMachine is where a Calibration was measured.
@@ -38,6 +53,9 @@ type CalibrationMachine struct {
 	Variant  string   `json:"variant"`  // the ggml CPU variant loaded, for example "zen4"
 	Threads  int      `json:"threads"`
 	CPUs     float64  `json:"cpus"` // CPUs the process may use: quota or visible
+	// LambdaMemoryMib is the memory of the function it was measured in; 0 is a
+	// machine that is not Lambda.
+	LambdaMemoryMib int `json:"lambda_memory_mib,omitempty"`
 }
 
 // CalibrationModel is the model a Calibration was measured with.
@@ -60,12 +78,14 @@ type DecodeRate struct {
 // Workload is a job of equal prompts: PrefixTokens shared by all users,
 // OwnTokens per user, OutputTokens generated per user.
 type Workload struct {
-	Name         string  `json:"name"`
-	PrefixTokens int     `json:"prefix_tokens"`
-	OwnTokens    int     `json:"own_tokens"`
-	OutputTokens int     `json:"output_tokens"`
-	Parallel     int     `json:"parallel"`
-	SecPerUser   float64 `json:"sec_per_user"`
+	Name         string `json:"name"`
+	PrefixTokens int    `json:"prefix_tokens"`
+	OwnTokens    int    `json:"own_tokens"`
+	OutputTokens int    `json:"output_tokens"`
+	Parallel     int    `json:"parallel"`
+	// Users is how many the job had, all in one batch; 0 is Parallel.
+	Users      int     `json:"users,omitempty"`
+	SecPerUser float64 `json:"sec_per_user"`
 	// NaiveSecPerUser is the loop that clears the cache for every user, and
 	// PrefixSecPerUser the one that keeps the common prefix but runs one user at
 	// a time, both in the same process; 0 when not measured.

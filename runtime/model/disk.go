@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+)
 
 // spareBytes is left free on the disk beside what is written.
 const spareBytes = 64 << 20
@@ -23,4 +26,29 @@ func needSpace(dir string, n int64) error {
 		return &DiskSpaceError{Dir: dir, NeedBytes: n + spareBytes, FreeBytes: free}
 	}
 	return nil
+}
+
+// openPart opens the file at path, which is still to become another, for this
+// process alone. What is in it stays.
+func openPart(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	busy := fmt.Errorf("another process is writing this file (%s is locked); wait for it", path)
+	if !lock(f) {
+		f.Close()
+		return nil, busy
+	}
+	// Between opening and locking, the other process may have finished: then
+	// this is the complete file, under its final name, and not ours to change.
+	mine, err := f.Stat()
+	if err == nil {
+		var there os.FileInfo
+		if there, err = os.Stat(path); err == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+	}
+	f.Close()
+	return nil, busy
 }

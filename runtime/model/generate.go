@@ -291,25 +291,31 @@ func RandomFile(ctx context.Context, dir, shape string, r Recipe, seed uint64, p
 	if err := needSpace(dir, total); err != nil {
 		return "", fmt.Errorf("write random weights: %w", err)
 	}
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.part")
-	if err != nil {
-		return "", fmt.Errorf("write random weights: %w", err)
-	}
-	defer os.Remove(f.Name()) // fails after the rename, as it should
-	defer f.Close()
-	if err := WriteRandom(ctx, &progressWriter{w: f, total: total, report: progress}, s, r, seed); err != nil {
-		return "", fmt.Errorf("write random weights to %s: %w", dir, err)
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return "", fmt.Errorf("write random weights: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return "", fmt.Errorf("write random weights: %w", err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := writeRandomFile(ctx, path, s, r, seed, total, progress); err != nil {
 		return "", fmt.Errorf("write random weights: %w", err)
 	}
 	return path, nil
+}
+
+// writeRandomFile writes the file beside its place, then puts it there.
+func writeRandomFile(ctx context.Context, path string, s NamedShape, r Recipe, seed uint64, total int64, progress func(done, total int64)) (err error) {
+	f, err := openPart(path + partSuffix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+		f.Close()
+	}()
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	if err := WriteRandom(ctx, &progressWriter{w: f, total: total, report: progress}, s, r, seed); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }
 
 // progressWriter reports what has passed through it.

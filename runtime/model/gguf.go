@@ -590,7 +590,7 @@ func (h *Header) deriveAttention(key func(string) string) error {
 		valueDim = v
 	}
 	h.HeadDim = dim
-	const plausible = 1 << 20
+	const plausible = 1 << 16
 	if dim < 0 || valueDim < 0 || dim > plausible || valueDim > plausible {
 		return malformed("heads of %d and %d values", dim, valueDim)
 	}

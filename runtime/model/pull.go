@@ -321,14 +321,9 @@ func newDownload(u *url.URL, dest, want string, o PullOptions) (*download, error
 		o.stallTime = time.Minute
 	}
 	d := &download{url: u, dest: dest, want: want, o: o, token: tokenFor(u, o.Token)}
-	f, err := os.OpenFile(dest+partSuffix, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
+	var err error
+	if d.part, err = openPart(dest + partSuffix); err != nil {
 		return nil, err
-	}
-	d.part = f
-	if !lock(f) {
-		f.Close()
-		return nil, fmt.Errorf("another process is pulling this file (%s is locked)", dest+partSuffix)
 	}
 	return d, nil
 }

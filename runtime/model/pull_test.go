@@ -477,6 +477,27 @@ func TestTokenStaysHome(t *testing.T) {
 	}
 }
 
+func TestStayEncrypted(t *testing.T) {
+	t.Parallel()
+	request := func(address string) *http.Request {
+		r, err := http.NewRequest(http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	secure, plain := request("https://a.example/x"), request("http://a.example/x")
+	if err := stayEncrypted(secure, []*http.Request{plain}); err != nil {
+		t.Error(err)
+	}
+	if err := stayEncrypted(plain, []*http.Request{secure}); err == nil {
+		t.Error("followed from HTTPS to HTTP")
+	}
+	if err := stayEncrypted(secure, make([]*http.Request, 10)); err == nil {
+		t.Error("followed eleven redirects")
+	}
+}
+
 func TestFileName(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

@@ -122,8 +122,8 @@ func (in Inputs) verdict(writing Range, list []Alternative) Verdict {
 			own = a
 		}
 	}
-	swarm := "the swarm " + usdRange(writing)
-	briefings := group(float64(in.Users)) + " briefings"
+	swarm := "the swarm " + FormatUsdRange(writing)
+	briefings := FormatNumber(float64(in.Users)) + " briefings"
 	if in.Users == 1 {
 		briefings = "1 briefing"
 	}
@@ -136,7 +136,7 @@ func (in Inputs) verdict(writing Range, list []Alternative) Verdict {
 	if own != nil {
 		rival = own
 	}
-	price := func(a *Alternative) string { return usd(*a.PerRunUsd) + sureness(a.Confidence) }
+	price := func(a *Alternative) string { return FormatUsd(*a.PerRunUsd) + sureness(a.Confidence) }
 	var v Verdict
 	switch {
 	case *rival.PerRunUsd < writing.Low:
@@ -150,7 +150,7 @@ func (in Inputs) verdict(writing Range, list []Alternative) Verdict {
 	case *best.PerRunUsd > writing.High:
 		v.Use = "yes"
 		v.Sentence = fmt.Sprintf("Use the swarm: writing %s costs %s, %s for the cheapest API (%s).",
-			briefings, usdRange(writing), price(best), best.Label)
+			briefings, FormatUsdRange(writing), price(best), best.Label)
 	default:
 		v.Use = "open"
 		v.Sentence = fmt.Sprintf("Measure before you decide: %s for writing %s, %s on %s, so the speed of your machine settles it.",

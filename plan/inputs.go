@@ -122,6 +122,9 @@ type Model struct {
 	Layers       int    `json:"layers"`
 	KVHeads      int    `json:"kv_heads"`
 	HeadDim      int    `json:"head_dim"`
+	// WorkBytes is memory beside weights and cache: scratch buffers, and weights
+	// that loading keeps twice. 0 counts none.
+	WorkBytes int64 `json:"work_bytes,omitempty"`
 }
 
 // KVBytesPerToken is the size of one token's keys and values at 16 bits.
@@ -157,8 +160,9 @@ type Quotas struct {
 func DefaultModel() Model {
 	return Model{
 		Name: "llama-3.2-3b", Quantization: "Q4_K_M",
-		Parameters: 3_212_749_888, WeightBytes: 2_019_377_376,
+		Parameters: 3_212_749_824, WeightBytes: 2_019_377_696,
 		Layers: 28, KVHeads: 8, HeadDim: 128,
+		WorkBytes: 615_053_312, // as runtime/model computes it for 16 sequences
 	}
 }
 
@@ -221,11 +225,11 @@ func Threads(memoryMib int) int { return max(1, memoryMib/MibPerVCPU) }
 func cores(memoryMib int) float64 { return min(float64(Threads(memoryMib)), VCPU(memoryMib)) }
 
 // MemoryNeedMib is what a worker needs: the weights once (read, not mapped), the
-// cache of the shared prefix and of every parallel sequence, and 512 MiB for
-// the rest.
+// cache of the shared prefix and of every parallel sequence, Model.WorkBytes,
+// and 512 MiB for the rest.
 func MemoryNeedMib(m Model, prefixTokens, userTokens, outputTokens, parallel int) int {
 	tokens := float64(prefixTokens) + float64(parallel)*(float64(userTokens)+float64(outputTokens))
-	bytes := float64(m.WeightBytes) + tokens*float64(m.KVBytesPerToken())
+	bytes := float64(m.WeightBytes) + float64(m.WorkBytes) + tokens*float64(m.KVBytesPerToken())
 	return int(bytes/(1<<20)) + 1 + overheadMib
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// group writes a number with thousands separators and as many decimals as its
+// FormatNumber writes a number with thousands separators and as many decimals as its
 // size deserves.
-func group(v float64) string {
+func FormatNumber(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e15:
 		return fmt.Sprintf("%.3g", v)
@@ -21,9 +21,9 @@ func group(v float64) string {
 	return trim(roundTo(v, 2))
 }
 
-// usd writes an amount: cents below $1,000, whole dollars from there, and
+// FormatUsd writes an amount: cents below $1,000, whole dollars from there, and
 // enough digits to see that a small amount is not nothing.
-func usd(v float64) string {
+func FormatUsd(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
 		return "$0.00"
@@ -40,24 +40,32 @@ func usd(v float64) string {
 	return "$" + commas(strconv.FormatFloat(math.Round(v), 'f', 0, 64))
 }
 
-// usdRange writes the likely amount and its bounds.
-func usdRange(r Range) string {
-	if r.Point() {
-		return usd(r.Likely)
+// FormatUsdRough writes an amount of a range: three digits are all that is known.
+func FormatUsdRough(v float64) string {
+	if v >= 10 {
+		return "$" + commas(fmt.Sprintf("%.0f", roundTo(v, 3)))
 	}
-	return fmt.Sprintf("likely %s (%s to %s)", rough(r.Likely), rough(r.Low), rough(r.High))
+	return FormatUsd(v)
+}
+
+// FormatUsdRange writes the likely amount and its bounds.
+func FormatUsdRange(r Range) string {
+	if r.Point() {
+		return FormatUsd(r.Likely)
+	}
+	return fmt.Sprintf("likely %s (%s to %s)", FormatUsdRough(r.Likely), FormatUsdRough(r.Low), FormatUsdRough(r.High))
 }
 
 // numRange writes bounds.
 func numRange(r Range) string {
 	if r.Point() {
-		return group(r.Likely)
+		return FormatNumber(r.Likely)
 	}
-	return group(r.Low) + " to " + group(r.High)
+	return FormatNumber(r.Low) + " to " + FormatNumber(r.High)
 }
 
-// duration writes seconds in the unit that fits.
-func duration(sec float64) string {
+// FormatSec writes seconds in the unit that fits.
+func FormatSec(sec float64) string {
 	switch {
 	case sec < 0.95:
 		return trim(roundTo(sec, 2)) + " s"
@@ -68,12 +76,12 @@ func duration(sec float64) string {
 	case sec < 48*3600:
 		return fmt.Sprintf("%.1f h", sec/3600)
 	}
-	return group(sec/86_400) + " days"
+	return FormatNumber(sec/86_400) + " days"
 }
 
 // withUnit writes a number and its unit, which may be empty.
 func withUnit(v float64, unit string) string {
-	s := group(v)
+	s := FormatNumber(v)
 	if math.IsNaN(v) {
 		s = "not a number"
 	}
@@ -109,12 +117,12 @@ func commas(digits string) string {
 	return sign + digits
 }
 
-// durationRange writes bounds of seconds.
-func durationRange(r Range) string {
+// FormatSecRange writes bounds of seconds.
+func FormatSecRange(r Range) string {
 	if r.Point() {
-		return duration(r.Likely)
+		return FormatSec(r.Likely)
 	}
-	return duration(r.Low) + " to " + duration(r.High)
+	return FormatSec(r.Low) + " to " + FormatSec(r.High)
 }
 
 // bytesText writes a size in the decimal unit that fits.
@@ -125,7 +133,7 @@ func bytesText(b float64) string {
 	case b >= 1e6:
 		return fmt.Sprintf("%.0f MB", b/1e6)
 	}
-	return group(b) + " B"
+	return FormatNumber(b) + " B"
 }
 
 func joinWords(words []string) string {

@@ -143,7 +143,7 @@ func (in Inputs) notes(p *Plan) []string {
 		lean := (Threads(in.MemoryMib)*MibPerVCPU + 63) / 64 * 64
 		if lean >= p.Speed.MemoryNeedMib && lean < in.MemoryMib*19/20 && Threads(lean) == Threads(in.MemoryMib) {
 			note("%s MiB runs the same %d threads for %.0f%% less; what is left above whole vCPUs serves only the runtime beside them",
-				group(float64(lean)), Threads(lean), 100*(1-float64(lean)/float64(in.MemoryMib)))
+				FormatNumber(float64(lean)), Threads(lean), 100*(1-float64(lean)/float64(in.MemoryMib)))
 		}
 	}
 	if in.BatchSize%in.parallel() != 0 {
@@ -157,14 +157,14 @@ func (in Inputs) notes(p *Plan) []string {
 		note("%d parallel sequences are beyond the %d that were measured", in.parallel(), last)
 	}
 	if w := p.Time.Likely.FirehoseWaitSec.P50; w > 1 {
-		note("workers wait %s in all for Firehose, and the wait is billed", duration(w))
+		note("workers wait %s in all for Firehose, and the wait is billed", FormatSec(w))
 	}
 	if len(p.Cost.Unpriced) > 0 {
 		note("not in any total, for want of a price in %s: %s", in.Region, joinWords(p.Cost.Unpriced))
 	}
 	if in.ModelStore == StoreImage && p.Inputs.Calibration.Machine.LambdaMemoryMib == 0 {
 		note("how fast Lambda loads %s out of an image is not published: %s is assumed, the first start after a deployment is the slowest",
-			bytesText(float64(in.Model.WeightBytes)), durationRange(p.Speed.LoadSec))
+			bytesText(float64(in.Model.WeightBytes)), FormatSecRange(p.Speed.LoadSec))
 	}
 	if in.EndpointRequestsPerMonth > 0 {
 		note("the endpoint's cold starts are not counted")

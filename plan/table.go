@@ -73,7 +73,7 @@ func (t *table) head() {
 	t.wrap("Plan: ", "      ", fmt.Sprintf("%s, %s on %s in %s", count(float64(in.Users), "user"), in.Model, in.Architecture, in.Region))
 	t.wrap("      ", "      ", fmt.Sprintf("prompt %d shared + %d own tokens, briefing %d tokens", in.PrefixTokens, in.UserTokens, in.OutputTokens))
 	t.wrap("      ", "      ", fmt.Sprintf("%s MiB (%d threads), batches of %d, %d at a time, up to %s workers",
-		group(float64(in.MemoryMib)), t.p.Speed.Threads, in.BatchSize, in.parallel(), group(float64(in.MaxConcurrency))))
+		FormatNumber(float64(in.MemoryMib)), t.p.Speed.Threads, in.BatchSize, in.parallel(), FormatNumber(float64(in.MaxConcurrency))))
 	t.line("")
 	t.wrap("=> ", "   ", t.p.Verdict.Sentence)
 	for _, r := range t.p.Verdict.Reasons {
@@ -102,9 +102,9 @@ func (t *table) cost() {
 		case !known:
 			t.line("%-45s%10s%10s%10s %s", label, "", "not known", "", mark)
 		case !ranges || r.Point():
-			t.line("%-45s%10s%10s%10s %s", label, "", usd(r.Likely), "", mark)
+			t.line("%-45s%10s%10s%10s %s", label, "", FormatUsd(r.Likely), "", mark)
 		default:
-			t.line("%-45s%10s%10s%10s %s", label, rough(r.Low), rough(r.Likely), rough(r.High), mark)
+			t.line("%-45s%10s%10s%10s %s", label, FormatUsdRough(r.Low), FormatUsdRough(r.Likely), FormatUsdRough(r.High), mark)
 		}
 	}
 	if ranges {
@@ -152,14 +152,6 @@ func (t *table) cost() {
 	}
 }
 
-// rough writes an amount of a range: three digits are all that is known.
-func rough(v float64) string {
-	if v >= 10 {
-		return "$" + commas(fmt.Sprintf("%.0f", roundTo(v, 3)))
-	}
-	return usd(v)
-}
-
 func (t *table) time() {
 	p := t.p
 	t.section("Time line, from the arrival of the file")
@@ -178,33 +170,33 @@ func (t *table) time() {
 		}
 		t.line("%-38s%10s%10s%10s%12s", label, text(of(p.Time.Low).P50), text(l.P50), text(of(p.Time.High).P50), text(l.P99))
 	}
-	row("last briefing written", func(x Timeline) Percentiles { return x.WrittenSec }, duration)
+	row("last briefing written", func(x Timeline) Percentiles { return x.WrittenSec }, FormatSec)
 	if p.Inputs.Mail {
-		row("first mail out", func(x Timeline) Percentiles { return x.FirstMailSec }, duration)
-		row(fmt.Sprintf("last mail out, at %s a second", group(p.Inputs.SesRatePerSec)), func(x Timeline) Percentiles { return x.LastMailSec }, duration)
+		row("first mail out", func(x Timeline) Percentiles { return x.FirstMailSec }, FormatSec)
+		row(fmt.Sprintf("last mail out, at %s a second", FormatNumber(p.Inputs.SesRatePerSec)), func(x Timeline) Percentiles { return x.LastMailSec }, FormatSec)
 	}
-	row("workers at one time", func(x Timeline) Percentiles { return x.PeakConcurrency }, group)
-	row("refused and repeated calls (throttles)", func(x Timeline) Percentiles { return x.Throttles }, group)
+	row("workers at one time", func(x Timeline) Percentiles { return x.PeakConcurrency }, FormatNumber)
+	row("refused and repeated calls (throttles)", func(x Timeline) Percentiles { return x.Throttles }, FormatNumber)
 	t.wrap("", "", fmt.Sprintf("One user takes %s of a worker, a batch %s; %s in %s.",
-		durationRange(p.Speed.SecPerUser), durationRange(p.Speed.BatchSec),
+		FormatSecRange(p.Speed.SecPerUser), FormatSecRange(p.Speed.BatchSec),
 		count(float64(p.Speed.Children), "batch"), waves(p)))
 	if d := p.Deadline; d != nil {
 		switch {
 		case d.Met.High:
-			t.line("The deadline of %s is met, on a slow machine too.", duration(60*d.Minutes))
+			t.line("The deadline of %s is met, on a slow machine too.", FormatSec(60*d.Minutes))
 		case d.Met.Likely:
-			t.line("The deadline of %s is met in the likely case, not on a slow machine.", duration(60*d.Minutes))
+			t.line("The deadline of %s is met in the likely case, not on a slow machine.", FormatSec(60*d.Minutes))
 		case d.Met.Low:
-			t.line("The deadline of %s is missed, unless the machine is a fast one.", duration(60*d.Minutes))
+			t.line("The deadline of %s is missed, unless the machine is a fast one.", FormatSec(60*d.Minutes))
 		default:
-			t.line("The deadline of %s is missed.", duration(60*d.Minutes))
+			t.line("The deadline of %s is missed.", FormatSec(60*d.Minutes))
 		}
 	}
 }
 
 func waves(p *Plan) string {
 	n := math.Ceil(float64(p.Inputs.Users) / float64(p.Speed.WaveUsers))
-	return fmt.Sprintf("%s of up to %s users", count(n, "wave"), group(float64(p.Speed.WaveUsers)))
+	return fmt.Sprintf("%s of up to %s users", count(n, "wave"), FormatNumber(float64(p.Speed.WaveUsers)))
 }
 
 func (t *table) quotas() {
@@ -217,7 +209,7 @@ func (t *table) quotas() {
 			fine++
 			continue
 		}
-		have := group(q.Have)
+		have := FormatNumber(q.Have)
 		if !q.Given {
 			have += "*"
 		}
@@ -233,7 +225,7 @@ func (t *table) quotas() {
 			state = "! "
 			short = append(short, q)
 		}
-		t.line("%s%-30s%14s%14s  %s", state, cut(q.Label, 30), group(math.Ceil(q.Needed.Likely)), have, ask)
+		t.line("%s%-30s%14s%14s  %s", state, cut(q.Label, 30), FormatNumber(math.Ceil(q.Needed.Likely)), have, ask)
 	}
 	t.line("* default of an account that has asked for nothing; yours may differ.")
 	if fine > 0 {
@@ -256,10 +248,10 @@ func (t *table) quotas() {
 	case today.Fits:
 		t.wrap("Within today's quotas: ", "  ", "the run as planned.")
 	default:
-		text := fmt.Sprintf("%s workers, last briefing after %s (p99 %s)", group(float64(today.MaxConcurrency)),
-			duration(today.Timeline.WrittenSec.P50), duration(today.Timeline.WrittenSec.P99))
+		text := fmt.Sprintf("%s workers, last briefing after %s (p99 %s)", FormatNumber(float64(today.MaxConcurrency)),
+			FormatSec(today.Timeline.WrittenSec.P50), FormatSec(today.Timeline.WrittenSec.P99))
 		if t.p.Inputs.Mail {
-			text += fmt.Sprintf(", last mail after %s at %s a second", duration(today.Timeline.LastMailSec.P50), group(today.SesRatePerSec))
+			text += fmt.Sprintf(", last mail after %s at %s a second", FormatSec(today.Timeline.LastMailSec.P50), FormatNumber(today.SesRatePerSec))
 		}
 		t.wrap("Within today's quotas: ", "  ", text+".")
 	}
@@ -273,7 +265,7 @@ func (t *table) elsewhere() {
 		case a.BreakEvenPerHour != nil:
 			label := fmt.Sprintf("%s, $%s an hour", a.Label, trim(a.HourUsd))
 			if a.PerRunUsd != nil {
-				t.line("  %-43s%20s%10s %s", label, usd(*a.PerRunUsd), "", mark)
+				t.line("  %-43s%20s%10s %s", label, FormatUsd(*a.PerRunUsd), "", mark)
 			}
 			t.line("  %-43s%30s %s", label, "from "+numRange(*a.BreakEvenPerHour)+"/h", mark)
 		default:
@@ -281,29 +273,29 @@ func (t *table) elsewhere() {
 			if a.SameModel {
 				label += " (the same model)"
 			}
-			t.line("  %-43s%20s%10s %s", label, usd(*a.PerRunUsd), "", mark)
+			t.line("  %-43s%20s%10s %s", label, FormatUsd(*a.PerRunUsd), "", mark)
 		}
 	}
 	r := t.p.Cost.WritingUsd
 	if r.Point() {
-		t.line("  %-43s%20s", "this swarm", usd(r.Likely))
+		t.line("  %-43s%20s", "this swarm", FormatUsd(r.Likely))
 	} else {
-		t.line("  %-43s%10s%10s%10s", "this swarm", rough(r.Low), rough(r.Likely), rough(r.High))
+		t.line("  %-43s%10s%10s%10s", "this swarm", FormatUsdRough(r.Low), FormatUsdRough(r.Likely), FormatUsdRough(r.High))
 	}
 	t.wrap("", "", "APIs at list price without batch discounts. A machine by the hour is cheaper from that many briefings an hour on, all day, if it can write them; nobody has measured that here.")
 }
 
 func (t *table) tuning() {
 	u := t.p.Tuning
-	t.section(fmt.Sprintf("Tuning: least %s, last briefing within %s", u.Goal, duration(u.DeadlineSec)))
+	t.section(fmt.Sprintf("Tuning: least %s, last briefing within %s", u.Goal, FormatSec(u.DeadlineSec)))
 	t.line("%9s%8s%5s%9s%11s%13s%12s%12s", "MiB", "batch", "K", "workers", "likely", "range", "written", "slow")
 	row := func(c Candidate, mark string) {
 		bounds := ""
 		if !c.PerRunUsd.Point() {
-			bounds = rough(c.PerRunUsd.Low) + "-" + strings.TrimPrefix(rough(c.PerRunUsd.High), "$")
+			bounds = FormatUsdRough(c.PerRunUsd.Low) + "-" + strings.TrimPrefix(FormatUsdRough(c.PerRunUsd.High), "$")
 		}
-		t.line("%s%8s%8d%5d%9s%11s%13s%12s%12s", mark, group(float64(c.MemoryMib)), c.BatchSize, c.ParallelSequences,
-			group(float64(c.MaxConcurrency)), rough(c.PerRunUsd.Likely), bounds, duration(c.WrittenSec.P99), duration(c.SlowWrittenSec))
+		t.line("%s%8s%8d%5d%9s%11s%13s%12s%12s", mark, FormatNumber(float64(c.MemoryMib)), c.BatchSize, c.ParallelSequences,
+			FormatNumber(float64(c.MaxConcurrency)), FormatUsdRough(c.PerRunUsd.Likely), bounds, FormatSec(c.WrittenSec.P99), FormatSec(c.SlowWrittenSec))
 		t.wrap("         ", "         ", c.Reason)
 	}
 	switch {
@@ -328,7 +320,7 @@ func (t *table) certainty() {
 	c := p.Inputs.Calibration
 	switch {
 	case p.Inputs.SecPerUser > 0:
-		t.wrap("- ", "  ", fmt.Sprintf("Speed: %s a user, as given.", duration(p.Inputs.SecPerUser)))
+		t.wrap("- ", "  ", fmt.Sprintf("Speed: %s a user, as given.", FormatSec(p.Inputs.SecPerUser)))
 	default:
 		t.wrap("- ", "  ", fmt.Sprintf("Speed (%s confidence): %s, %s.", p.Speed.Confidence, c.Machine.CPU, c.MeasuredAt.Format("2006-01-02")))
 		for _, s := range p.Speed.Scaled {
@@ -365,7 +357,7 @@ func count(n float64, unit string) string {
 	default:
 		unit += "s"
 	}
-	return group(n) + " " + unit
+	return FormatNumber(n) + " " + unit
 }
 
 func upperFirst(s string) string {

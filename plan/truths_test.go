@@ -55,7 +55,7 @@ func TestArticleFigures(t *testing.T) {
 			if !l.PerRunUsd.Point() {
 				t.Errorf("compute is a range %+v, the seconds were given", l.PerRunUsd)
 			}
-			if got := usd(l.PerRunUsd.Likely); got != tt.text {
+			if got := FormatUsd(l.PerRunUsd.Likely); got != tt.text {
 				t.Errorf("printed as %s, want %s", got, tt.text)
 			}
 		})

@@ -166,7 +166,7 @@ func Tune(in Inputs, goal string, deadlineSec float64) (*Tuning, error) {
 	sort.SliceStable(t.NextBest, func(i, j int) bool { return first(&t.NextBest[i]) < first(&t.NextBest[j]) })
 	reason := win.against(&t.Asked)
 	if in.Quotas.LambdaConcurrency == 0 && win.MaxConcurrency+int(in.deliveryWorkers())+othersReserve > LambdaConcurrencyUnset {
-		reason += fmt.Sprintf("; a default account must first ask for L-B99A9384 above %s", group(LambdaConcurrencyUnset))
+		reason += fmt.Sprintf("; a default account must first ask for L-B99A9384 above %s", FormatNumber(LambdaConcurrencyUnset))
 	}
 	best := win.complete(reason)
 	t.Winner = &best
@@ -272,7 +272,7 @@ func (c *Candidate) against(o *Candidate) string {
 		say("the shared prompt is read once per %d users instead of %d", c.BatchSize, o.BatchSize)
 	}
 	if c.MaxConcurrency != o.MaxConcurrency {
-		say("%s workers start and load the model, not %s", group(c.cases[likely].workers), group(o.cases[likely].workers))
+		say("%s workers start and load the model, not %s", FormatNumber(c.cases[likely].workers), FormatNumber(o.cases[likely].workers))
 	}
 	if len(why) == 0 {
 		return "the plan as asked"

@@ -107,6 +107,7 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 		num("model.layers", float64(m.Layers), 1, 10_000, "layers", "take the model from the catalogue (swarm model list)") &&
 		num("model.kvHeads", float64(m.KVHeads), 1, 10_000, "heads", "take the model from the catalogue (swarm model list)") &&
 		num("model.headDim", float64(m.HeadDim), 1, 10_000, "dimensions", "take the model from the catalogue (swarm model list)")
+	modelOK = num("model.workBytes", float64(m.WorkBytes), 0, maxModelBytes, "B", "give the memory beside the weights, 0 if it is not known") && modelOK
 	storeOK := one("modelStore", in.ModelStore, StoreImage, StoreEFS, StoreS3)
 	archOK := one("architecture", in.Architecture, ARM64, X8664)
 	var region error
@@ -174,9 +175,11 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 			} else if k > 1 {
 				remedy = "raise memoryMib, lower parallelSequences, or take a smaller model"
 			}
-			add("memoryMib", withUnit(float64(in.MemoryMib), "MiB"), fmt.Sprintf("at least %s (weights %s, cache for %d sequences %s, %d MiB for the rest)",
-				withUnit(float64(need), "MiB"), withUnit(math.Ceil(float64(m.WeightBytes)/(1<<20)), "MiB"), k,
-				withUnit(float64(need-overheadMib)-math.Ceil(float64(m.WeightBytes)/(1<<20)), "MiB"), overheadMib), remedy)
+			weights := math.Ceil(float64(m.WeightBytes) / (1 << 20))
+			rest := math.Ceil(float64(m.WorkBytes)/(1<<20)) + overheadMib
+			add("memoryMib", withUnit(float64(in.MemoryMib), "MiB"), fmt.Sprintf("at least %s (weights %s, cache for %s %s, the rest %s)",
+				withUnit(float64(need), "MiB"), withUnit(weights, "MiB"), plural(float64(k), "sequence"),
+				withUnit(max(0, float64(need)-weights-rest), "MiB"), withUnit(rest, "MiB")), remedy)
 		}
 	}
 	if modelOK && storeOK {
@@ -189,7 +192,7 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 	}
 	if batchOK && in.RecordBytes >= 0 && in.recordBytes() <= RecordMaxBytes {
 		if most := MaxBatchByBytes(int(in.recordBytes())); in.BatchSize > most {
-			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", group(in.recordBytes()), group(ChildInputMaxBytes)),
+			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", FormatNumber(in.recordBytes()), FormatNumber(ChildInputMaxBytes)),
 				"lower batchSize, or leave out fields that the prompt does not use")
 		}
 	}

@@ -48,8 +48,8 @@ type csvScan struct {
 	lines int64
 	// fault is where the stray or the open quote stands.
 	fault int
-	// quoted says that the text ended, or the stray quote stands, inside a
-	// quoted field.
+	// quoted says that the text ended, or the stray quote stands, inside the
+	// quoted field after fields.
 	quoted bool
 }
 
@@ -141,10 +141,9 @@ func (s *csvScan) scanQuotedField(data []byte, open int, eof bool) (end bool, af
 	for j := open + 1; ; {
 		k := bytes.IndexByte(data[j:], '"')
 		if k < 0 {
+			s.status, s.fault, s.quoted = csvMore, open, true
 			if eof {
-				s.status, s.fault = csvOpenQuote, open
-			} else {
-				s.status, s.fault, s.quoted = csvMore, open, true
+				s.status = csvOpenQuote
 			}
 			return false, 0, false
 		}

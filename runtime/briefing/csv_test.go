@@ -25,7 +25,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(seed), false)
 	}
 	f.Fuzz(func(t *testing.T, input []byte, lines bool) {
-		opt := ReaderOptions{Format: FormatCSV}
+		opt := ReaderOptions{Format: FormatCSV, window: 8}
 		if lines {
 			opt.Format = FormatJSONL
 		}
@@ -80,7 +80,7 @@ func FuzzCSVAgainstStandard(f *testing.F) {
 		}
 		standard := csv.NewReader(strings.NewReader(input))
 		standard.FieldsPerRecord = -1
-		w := newWindow(strings.NewReader(input))
+		w := newWindow(strings.NewReader(input), 8)
 		var (
 			scan   csvScan
 			blanks int64

@@ -60,6 +60,9 @@ type ReaderOptions struct {
 	// Name is the file's name, if it has one: .csv, .jsonl, .ndjson and .json
 	// settle the format, with or without .gz after it.
 	Name string
+
+	// window is the first size of the window, for tests; 0 is windowBytes.
+	window int
 }
 
 // Reader streams the records of a CSV or JSON Lines file in bounded memory. It
@@ -122,7 +125,7 @@ func NewReader(r io.Reader, opt ReaderOptions) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd.window = newWindow(src)
+	rd.window = newWindow(src, opt.window)
 	rd.window.fill()
 	if err := rd.checkEncoding(); err != nil {
 		return nil, err
@@ -503,6 +506,9 @@ func (r *Reader) nextCSV() error {
 		r.partUserID(w.data())
 		r.quoteFault(CodeQuoteOpen, "is never closed: close it, or copy the file again if it was cut short")
 	case csvStray:
+		// Whether the next line is a row shows in the whole of this one.
+		for bytes.IndexByte(w.data(), '\n') < 0 && w.fill() {
+		}
 		r.partUserID(w.data())
 		r.quoteFault(CodeQuoteStray,
 			"stands where none may: quote the whole field and double the quotes inside it")
@@ -549,12 +555,14 @@ func (r *Reader) quoteFault(code, what string) {
 //
 // The line after the row's first is the next row, unless the quotes of that
 // first line leave open whether a field goes on below it: then the next row is
-// the next line that scans as one of the right width with a user_id. Lines
-// within a long text rarely do. No line is scanned more than twice, since a
+// the next line that scans as one of the right width with a user_id, or that
+// breaks off in the same column after a user_id, as where a program forgot
+// that quote in every row. Lines within a long text rarely do. No line is scanned more than twice, since a
 // record that opens a quote on one line ends on the next line that has an odd
 // number of them.
 func (r *Reader) resync(stray bool) (last int64) {
 	w := r.window
+	broken, inQuotes := len(r.scan.fields), r.scan.quoted
 	first := w.data()
 	whole := false
 	if i := bytes.IndexByte(first, '\n'); i >= 0 {
@@ -579,22 +587,26 @@ func (r *Reader) resync(stray bool) (last int64) {
 		for r.scan.status == csvMore && w.fill() {
 			r.scan.scan(w.data(), w.atEOF())
 		}
-		if r.scan.status == csvDone && r.plausible(w.data()) {
+		width := len(r.columns)
+		if r.scan.status != csvDone {
+			if !inQuotes || !r.scan.quoted {
+				continue
+			}
+			width = broken
+		}
+		if len(r.scan.fields) == width && r.hasUserID(w.data()) {
 			return last
 		}
 	}
 }
 
-// plausible says whether the scanned record looks like a row of the file.
-func (r *Reader) plausible(raw []byte) bool {
-	if len(r.scan.fields) != len(r.columns) {
-		return false
-	}
-	for i, c := range r.columns {
-		if c.name != FieldUserID {
+// hasUserID says whether what was scanned of a record holds a usable user_id.
+func (r *Reader) hasUserID(raw []byte) bool {
+	for i, f := range r.scan.fields {
+		if i >= len(r.columns) || r.columns[i].name != FieldUserID {
 			continue
 		}
-		id := r.scan.fields[i].text(raw, &r.draft.scratch)
+		id := f.text(raw, &r.draft.scratch)
 		return len(id) > 0 && len(id) <= MaxUserIDBytes && len(bytes.TrimSpace(id)) == len(id) &&
 			utf8.Valid(id) && !bytes.ContainsFunc(id, unicode.IsControl)
 	}

@@ -270,6 +270,9 @@ func TestReader(t *testing.T) {
 		{name: "open quote before the user_id", input: "note,user_id\n\"open,1\nx,2\n",
 			want: result{Rows: []string{CodeQuoteOpen, `{"user_id":"2","note":"x"}`}, Lines: []int64{2, 3}}},
 
+		{name: "the same open quote in every row", input: "user_id,note\n1,\"a\n2,\"b\n3,\"c\n4,d\n",
+			want: result{Rows: []string{CodeQuoteStray + " 1", CodeQuoteStray + " 2", CodeQuoteOpen + " 3", `{"user_id":"4","note":"d"}`}, Lines: []int64{2, 3, 4, 5}}},
+
 		// JSON Lines.
 		{name: "JSONL", input: `{"user_id":"1","name":"Ana"}` + "\n\n\r\n" + `{"user_id":"2"}`,
 			want: result{Rows: []string{ana, `{"user_id":"2"}`}, Lines: []int64{1, 4}}},
@@ -327,11 +330,11 @@ func TestReader(t *testing.T) {
 			if tt.message != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), tt.message)) {
 				t.Errorf("errors %v, want one with %q first", errs, tt.message)
 			}
-			// The same text one byte at a time must read the same.
-			if len(tt.input) < 4096 {
-				slow, _ := readAll(t, oneByteReader{strings.NewReader(tt.input)}, ReaderOptions{})
-				if diff := cmp.Diff(got, slow); diff != "" {
-					t.Errorf("byte by byte (-whole +bytes)\n%s", diff)
+			// Where the text is cut into windows and reads must make no difference.
+			for window := 4; window < 12 && len(tt.input) < 4096; window++ {
+				small, _ := readAll(t, oneByteReader{strings.NewReader(tt.input)}, ReaderOptions{window: window})
+				if diff := cmp.Diff(got, small); diff != "" {
+					t.Errorf("window of %d bytes (-large +small)\n%s", window, diff)
 				}
 			}
 		})

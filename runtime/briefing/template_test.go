@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -101,7 +100,6 @@ func TestRenderErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			start := time.Now()
 			_, err = template.Render(testRecord(t))
 			var templateErr *TemplateError
 			if !errors.As(err, &templateErr) || templateErr.Code != tt.code {
@@ -111,9 +109,6 @@ func TestRenderErrors(t *testing.T) {
 				if strings.Contains(err.Error(), secret) {
 					t.Errorf("error %q quotes the user's %q", err, secret)
 				}
-			}
-			if took := time.Since(start); took > 10*time.Second {
-				t.Errorf("it took %v", took)
 			}
 		})
 	}

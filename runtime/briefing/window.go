@@ -26,8 +26,12 @@ type window struct {
 	err    error // why src gives no more; io.EOF at the end
 }
 
-func newWindow(src io.Reader) *window {
-	return &window{src: src, buf: make([]byte, windowBytes), line: 1}
+// newWindow returns a window that starts at size bytes, at windowBytes if 0.
+func newWindow(src io.Reader, size int) *window {
+	if size == 0 {
+		size = windowBytes
+	}
+	return &window{src: src, buf: make([]byte, size), line: 1}
 }
 
 // data is the text read but not consumed.
@@ -44,8 +48,9 @@ func (w *window) failed() error {
 	return w.err
 }
 
-// fill reads until the window is full or the stream ends. It is false where
-// neither gives more text: the window is at its largest, or the stream is over.
+// fill reads until the window is full or the stream ends. It is true where that
+// tells more than before, be it only that this is the end, and false where the
+// window is at its largest or the end was known.
 func (w *window) fill() bool {
 	if w.err != nil {
 		return false
@@ -73,7 +78,7 @@ func (w *window) fill() bool {
 			w.err = io.ErrNoProgress
 		}
 	}
-	return w.w > before
+	return w.w > before || w.err != nil
 }
 
 // advance consumes n bytes that hold lines line ends.

@@ -57,7 +57,7 @@ func (r Record) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil) }
 // would refuse; dst is then returned as it was.
 func (r Record) AppendJSON(dst []byte) ([]byte, error) {
 	if faults := r.faults(); faults != nil {
-		return dst, fmt.Errorf("encode record: %w", &RowError{UserID: "", Faults: faults})
+		return dst, fmt.Errorf("encode record: %w", &RowError{Faults: faults})
 	}
 	out := append(dst, `{"user_id":`...)
 	out = appendJSONString(out, r.UserID)

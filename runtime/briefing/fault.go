@@ -10,16 +10,18 @@ import (
 // Fault codes. They are stable: manifests, rejects files and alarms count by
 // them.
 const (
-	// The file as a whole; nothing in it can be read.
-	CodeFileEmpty        = "file_empty"
-	CodeFileNotText      = "file_not_text" // a workbook, an archive, Parquet
-	CodeFileUTF16        = "file_utf16"    // UTF-16 or UTF-32, with or without a BOM
-	CodeHeaderOnly       = "header_only"
-	CodeHeaderTooLarge   = "header_too_large"
-	CodeHeaderNoUserID   = "header_no_user_id"
-	CodeHeaderEmpty      = "header_empty"
-	CodeHeaderDuplicate  = "header_duplicate"
-	CodeHeaderLineEnds   = "header_line_ends" // carriage returns alone
+	// Of a file, of which then nothing can be read.
+	CodeFileEmpty       = "file_empty"
+	CodeFileNotText     = "file_not_text" // a workbook, an archive, Parquet
+	CodeFileUTF16       = "file_utf16"    // UTF-16 or UTF-32, with or without a BOM
+	CodeHeaderOnly      = "header_only"
+	CodeHeaderTooLarge  = "header_too_large"
+	CodeHeaderNoUserID  = "header_no_user_id"
+	CodeHeaderEmpty     = "header_empty"
+	CodeHeaderDuplicate = "header_duplicate"
+	CodeHeaderLineEnds  = "header_line_ends" // carriage returns alone
+
+	// Of a row; those of UTF-8, NUL and quotes of a header too.
 	CodeRecordTooLarge   = "record_too_large"
 	CodeInvalidUTF8      = "invalid_utf8"
 	CodeNUL              = "nul_byte"

@@ -188,12 +188,7 @@ func TestDefaultTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `Reader's notes:
-name: Ana
-city: Lisbon
-tasks: ["call","write"]
-
-Write this reader's morning briefing.`
+	const want = `The facts are "name: Ana; city: Lisbon; tasks: ["call","write"]". Write the message for Ana.`
 	if diff := cmp.Diff(want, prompt.User); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

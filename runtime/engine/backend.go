@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // Token is an index into the model's vocabulary.
 type Token = int32
 
@@ -11,6 +13,9 @@ type Seq = int32
 type Backend interface {
 	// Info describes the loaded model and the context it runs in.
 	Info() Info
+
+	// Host describes the machine and how the model runs on it.
+	Host() Host
 
 	// ChatPieces renders the model's own chat template around messages of these
 	// roles, up to the place where the assistant answers, and returns what stands
@@ -71,6 +76,25 @@ type Info struct {
 	SeqCells     int    // the most cells one sequence may take
 	MaxSeqs      int    // sequences in the KV cache, the prefix's own included
 	MaxBatch     int    // tokens in one Decode
+}
+
+// Host says what a model runs on, for reports and calibrations.
+type Host struct {
+	CPU      string        // the processor's name
+	Arch     string        // "arm64" or "x86_64", Lambda's names
+	Features []string      // instruction sets in use
+	Variant  string        // the build of the library that was chosen for them
+	Threads  int           // compute threads
+	CPUs     float64       // CPUs the process may use, its quota included
+	LoadTime time.Duration // from opening the file to being ready
+
+	// Of the model's file:
+	Quantization string
+	Parameters   int64
+	WeightBytes  int64
+	Layers       int
+	KVBytesToken int64 // KV cache, bytes a token
+	Random       bool  // made-up weights
 }
 
 // Batch is the input of one Decode: parallel columns, one entry per token.

@@ -84,6 +84,11 @@ func (b *Backend) Info() engine.Info {
 	}
 }
 
+// Host implements engine.Backend.
+func (b *Backend) Host() engine.Host {
+	return engine.Host{CPU: "none", Variant: "fake", Threads: 1, CPUs: 1}
+}
+
 // ChatPieces implements engine.Backend.
 func (b *Backend) ChatPieces(roles []string) ([]string, error) {
 	pieces := make([]string, 0, len(roles)+1)

@@ -3,6 +3,9 @@ package llama
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +14,7 @@ import (
 	cpp "github.com/hybridgroup/yzma/pkg/llama"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
+	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
 // Options say which model to load and how. The zero value of a field takes its
@@ -20,8 +24,7 @@ type Options struct {
 	LibraryDir string
 	// Path is the GGUF file.
 	Path string
-	// Name is what results call the model. Default: the file's own name and
-	// quantization.
+	// Name is what results call the model. Default: Name(Path, header).
 	Name string
 	// Parallel is how many sequences run together, 1 to 255. Default 16.
 	Parallel int
@@ -59,6 +62,7 @@ const (
 // Backend is a model loaded with llama.cpp.
 type Backend struct {
 	opt    Options
+	header *model.Header
 	model  cpp.Model
 	ctx    cpp.Context
 	mem    cpp.Memory
@@ -91,13 +95,17 @@ func Open(opt Options) (*Backend, error) {
 	if err := opt.setDefaults(); err != nil {
 		return nil, err
 	}
-	if err := checkFile(opt.Path); err != nil {
+	header, err := readHeader(opt.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMemory(header, opt, availableMemory("/", os.Getenv)); err != nil {
 		return nil, err
 	}
 	if err := loadLibrary(opt.LibraryDir); err != nil {
 		return nil, err
 	}
-	b := &Backend{opt: opt}
+	b := &Backend{opt: opt, header: header}
 	if err := b.open(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -188,8 +196,7 @@ func (b *Backend) describe() {
 		b.info.SeqCells = min(b.info.SeqCells, cells/b.info.MaxSeqs)
 	}
 	if b.info.Model == "" {
-		name, _ := cpp.ModelMetaValStr(b.model, "general.name")
-		b.info.Model = strings.TrimSpace(name + " " + cpp.FtypeName(cpp.ModelFtype(b.model)))
+		b.info.Model = Name(b.opt.Path, b.header)
 	}
 }
 
@@ -216,11 +223,28 @@ func (b *Backend) initVocabulary() error {
 	return nil
 }
 
-// LoadTime is how long Open took.
-func (b *Backend) LoadTime() time.Duration { return b.load }
+// Name returns the file's name without its ending, and with the quantization
+// where the name does not tell it.
+func Name(path string, h *model.Header) string {
+	name := strings.TrimSuffix(filepath.Base(path), ".gguf")
+	if h.Quantization == "" || strings.Contains(strings.ToUpper(name), strings.ToUpper(h.Quantization)) {
+		return name
+	}
+	return name + " " + h.Quantization
+}
 
-// Threads is how many threads compute.
-func (b *Backend) Threads() int { return b.opt.Threads }
+// Host implements engine.Backend.
+func (b *Backend) Host() engine.Host {
+	arch := runtime.GOARCH
+	if arch == "amd64" {
+		arch = "x86_64"
+	}
+	return engine.Host{
+		CPU: cpuName("/proc/cpuinfo"), Arch: arch, Features: Features(), Variant: Variant(), Threads: b.opt.Threads,
+		CPUs: engine.CPUs(runtime.NumCPU()), LoadTime: b.load, Quantization: b.header.Quantization, Parameters: b.header.Parameters,
+		WeightBytes: b.header.WeightBytes, Layers: b.header.Layers, KVBytesToken: b.header.KVBytesPerToken(), Random: b.header.RandomWeights,
+	}
+}
 
 // Info describes the model and its context.
 func (b *Backend) Info() engine.Info { return b.info }

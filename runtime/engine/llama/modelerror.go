@@ -1,10 +1,13 @@
 package llama
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
 // ModelFault names why a model did not load.
@@ -57,12 +60,11 @@ func newModelError(path string, log []string) *ModelError {
 	return e
 }
 
-// checkFile refuses what is no model before llama.cpp sees it.
-func checkFile(path string) error {
-	if _, err := os.Stat(path); os.IsNotExist(err) {
-		return &ModelError{Path: path, Fault: FaultMissing}
-	} else if err != nil {
-		return fmt.Errorf("open model: %w", err)
+// readHeader refuses what is no model before llama.cpp sees it.
+func readHeader(path string) (*model.Header, error) {
+	h, err := model.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &ModelError{Path: path, Fault: FaultMissing}
 	}
-	return nil
+	return h, err
 }

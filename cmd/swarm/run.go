@@ -296,7 +296,9 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 func commandLine(args []string) string {
 	quoted := make([]string, len(args))
 	for i, a := range args {
-		if a == "" || strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune("-_./=:,+@%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
+			return !strings.ContainsRune("-_./=:,+@%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}) {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		quoted[i] = a

@@ -10,7 +10,7 @@ func TestTrimUnfinished(t *testing.T) {
 		{"white space after", "It rains today. \n", "It rains today."},
 		{"no sentence", "Good morning Ana, it", "Good morning Ana, it"},
 		{"too little would stay", "Hi! Today there is much more to tell than fits into", "Hi! Today there is much more to tell than fits into"},
-		{"decimal point", "It is warm today. There are 3.5 degr", "It is warm today."},
+		{"decimal point", "It is warm in Bern today. There are 3.5 degr", "It is warm in Bern today."},
 		{"quote closes", `She wrote "call me." And th`, `She wrote "call me."`},
 		{"Japanese", "おはようございます。今日は雨です。会議が", "おはようございます。今日は雨です。"},
 		{"Arabic", "صباح الخير. هل أنت مستعد؟ لدي", "صباح الخير. هل أنت مستعد؟"},

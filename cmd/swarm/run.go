@@ -57,7 +57,11 @@ type modelFlags struct {
 	context  int
 	threads  int
 	library  string
+	template string
 }
+
+// plainTemplate stands in for the chat template that a base model lacks.
+const plainTemplate = "{% for m in messages %}{{ m.content }}{% if not loop.last %}\n\n{% endif %}{% endfor %}\n\nAnswer:\n"
 
 func (f *modelFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -65,6 +69,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.parallel, "parallel", engine.DefaultParallel, "sequences decoded together, K")
 	flags.IntVar(&f.context, "context", 0, "KV cache in tokens, shared by all sequences (default 512 for each, at least 2048)")
 	flags.IntVar(&f.threads, "threads", 0, "compute threads (default: the whole CPUs of the quota)")
+	flags.StringVar(&f.template, "chat-template", "", "Jinja file to use in place of the model's own, or 'plain' for a base model that has none")
 	flags.StringVar(&f.library, "llama-lib", "", "folder of the llama.cpp libraries (default $"+llama.LibraryEnv+", else .cache/llama)")
 }
 
@@ -81,7 +86,18 @@ func (f *modelFlags) llamaOptions() (llama.Options, error) {
 	if threads == 0 {
 		threads = engine.Threads(engine.CPUs(runtime.NumCPU()))
 	}
-	opt := llama.Options{LibraryDir: f.library, Path: path, Parallel: f.parallel, ContextCells: f.context, Threads: threads}
+	template := plainTemplate
+	if f.template != "plain" {
+		template = ""
+		if f.template != "" {
+			b, err := os.ReadFile(f.template)
+			if err != nil {
+				return llama.Options{}, &exitError{Code: exitUsage, Err: fmt.Errorf("read chat template: %w", err)}
+			}
+			template = string(b)
+		}
+	}
+	opt := llama.Options{LibraryDir: f.library, ChatTemplate: template, Path: path, Parallel: f.parallel, ContextCells: f.context, Threads: threads}
 	if entry != nil {
 		opt.Name = entry.Name + " " + entry.Quantization
 		return opt, nil
@@ -282,8 +298,7 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 	mail := &local.Mail{Composer: composer, RatePerSec: f.mailRate}
 	if f.mail == "eml" {
 		mail.Folder = local.MailDir
-		mail.Sender, err = deliver.NewEML(filepath.Join(f.out, local.MailDir), false)
-		return mail, err
+		return mail, nil
 	}
 	if !strings.HasPrefix(f.mail, "smtp://") && !strings.HasPrefix(f.mail, "smtps://") {
 		return nil, errors.New("--mail is none of eml, smtp://host:port, smtps://host:port and none")

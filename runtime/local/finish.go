@@ -18,6 +18,10 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/report"
 )
 
+// shardFrom is the number of mails from which on they are spread over folders:
+// file managers and shells want that.
+const shardFrom = 10_000
+
 // deliver mails every good row that was not mailed before.
 func (r *run) deliver(ctx context.Context) error {
 	ledger, err := deliver.OpenFileLedger(r.path(ledgerName))
@@ -25,10 +29,16 @@ func (r *run) deliver(ctx context.Context) error {
 		return err
 	}
 	defer ledger.Close()
+	sender := r.Mail.Sender
+	if r.Mail.Folder != "" {
+		if sender, err = deliver.NewEML(r.path(r.Mail.Folder), r.summary.Records > shardFrom); err != nil {
+			return err
+		}
+	}
 	r.progress.Total = r.summary.Records
 	counts := &MailCounts{ByCode: map[string]int64{}}
 	_, err = deliver.Deliver(ctx, gather.DirRows[briefing.Row](r.path(BriefingsDir)), deliver.Options{
-		Composer: r.Mail.Composer, Sender: r.Mail.Sender, Ledger: ledger, RatePerSec: r.Mail.RatePerSec,
+		Composer: r.Mail.Composer, Sender: sender, Ledger: ledger, RatePerSec: r.Mail.RatePerSec,
 		OnOutcome: func(o deliver.Outcome) {
 			counts.add(o)
 			r.progress.Done++

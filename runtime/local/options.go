@@ -70,8 +70,9 @@ type Model struct {
 // Mail says how briefings are sent.
 type Mail struct {
 	Composer *deliver.Composer
-	Sender   deliver.Sender
-	// Folder is where the sender writes files, relative to Out, or "".
+	// Sender sends the mails; Folder instead writes them as .eml files into a
+	// folder of this name in Out.
+	Sender deliver.Sender
 	Folder string
 	// RatePerSec bounds the mails per second; 0 is no bound.
 	RatePerSec float64

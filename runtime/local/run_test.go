@@ -57,11 +57,7 @@ func withMail(t testing.TB, opt local.Options) local.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender, err := deliver.NewEML(filepath.Join(opt.Out, local.MailDir), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Mail = &local.Mail{Composer: composer, Sender: sender, Folder: local.MailDir}
+	opt.Mail = &local.Mail{Composer: composer, Folder: local.MailDir}
 	return opt
 }
 

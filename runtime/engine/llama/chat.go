@@ -11,7 +11,7 @@ import (
 )
 
 // errNoTemplate says that the file brings no chat template.
-var errNoTemplate = errors.New("the model file has no chat template: use an instruct or chat version of the model, or give a template")
+var errNoTemplate = errors.New("the model file has no chat template: use an instruct or chat version of the model, or --chat-template plain for a base model")
 
 // chatTemplate is a model's own chat template.
 type chatTemplate struct {

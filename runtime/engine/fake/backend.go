@@ -7,6 +7,7 @@ package fake
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,10 @@ type Backend struct {
 
 // sequence is the state that a real model would keep as keys and values: the
 // running hash after each position.
-type sequence struct{ hashes []uint64 }
+type sequence struct {
+	hashes []uint64
+	shared int // of the cells, from the first: those that are sequence 0's too
+}
 
 var _ engine.Backend = (*Backend)(nil)
 
@@ -104,6 +108,7 @@ func (b *Backend) ChatPieces(roles []string) ([]string, error) {
 
 // AppendTokens implements engine.Backend: a token for each byte.
 func (b *Backend) AppendTokens(dst []engine.Token, text string, special, _ bool) ([]engine.Token, error) {
+	dst = slices.Grow(dst, len(text))
 	for i := 0; i < len(text); {
 		if special && strings.HasPrefix(text[i:], "<|") {
 			if end := strings.Index(text[i:], "|>"); end > 0 {
@@ -143,6 +148,10 @@ func (b *Backend) CopySeq(src, dst engine.Seq) error {
 		return fmt.Errorf("sequence %d is not empty", dst)
 	}
 	b.seqs[dst].hashes = append(b.seqs[dst].hashes, b.seqs[src].hashes...)
+	b.seqs[dst].shared = b.seqs[src].shared
+	if src == 0 {
+		b.seqs[dst].shared = len(b.seqs[0].hashes)
+	}
 	return nil
 }
 
@@ -152,6 +161,12 @@ func (b *Backend) TruncateSeq(seq engine.Seq, n int) error {
 		return fmt.Errorf("sequence %d has %d positions, not %d", seq, len(b.seqs[seq].hashes), n)
 	}
 	b.seqs[seq].hashes = b.seqs[seq].hashes[:n]
+	b.seqs[seq].shared = min(b.seqs[seq].shared, n)
+	if seq == 0 {
+		for i := range b.seqs {
+			b.seqs[i].shared = min(b.seqs[i].shared, n)
+		}
+	}
 	return nil
 }
 
@@ -195,17 +210,12 @@ func (b *Backend) Decode(batch *engine.Batch) error {
 	return b.countCells()
 }
 
-// countCells fails when more cells are held than there are. Cells of the shared
-// prefix count once.
+// countCells fails when more cells are held than there are. Cells that were
+// copied from sequence 0, and that it still holds, count once.
 func (b *Backend) countCells() error {
-	prefix := len(b.seqs[0].hashes)
-	cells := prefix
+	cells := len(b.seqs[0].hashes)
 	for _, s := range b.seqs[1:] {
-		n := 0
-		for n < min(prefix, len(s.hashes)) && s.hashes[n] == b.seqs[0].hashes[n] {
-			n++
-		}
-		cells += len(s.hashes) - n
+		cells += len(s.hashes) - s.shared
 	}
 	if cells > b.opt.ContextCells {
 		return fmt.Errorf("%d cells of %d are taken", cells, b.opt.ContextCells)

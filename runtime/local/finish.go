@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -23,31 +24,35 @@ import (
 const shardFrom = 10_000
 
 // deliver mails every good row that was not mailed before.
-func (r *run) deliver(ctx context.Context) error {
-	ledger, err := deliver.OpenFileLedger(r.path(ledgerName))
-	if err != nil {
-		return err
-	}
-	defer ledger.Close()
-	sender := r.Mail.Sender
+func (r *run) deliver(ctx context.Context) (err error) {
+	opt := deliver.Options{Composer: r.Mail.Composer, Sender: r.Mail.Sender, RatePerSec: r.Mail.RatePerSec}
 	if r.Mail.Folder != "" {
-		if sender, err = deliver.NewEML(r.path(r.Mail.Folder), r.summary.Records > shardFrom); err != nil {
+		// Files are written anew without harm. A ledger would leave out those
+		// that a killed process had claimed.
+		sender, err := deliver.NewEML(r.path(r.Mail.Folder), r.summary.Records > shardFrom)
+		if err != nil {
 			return err
 		}
+		opt.Sender = sender
+	} else {
+		ledger, openErr := deliver.OpenFileLedger(r.path(ledgerName))
+		if openErr != nil {
+			return openErr
+		}
+		defer func() { err = errors.Join(err, ledger.Close()) }()
+		opt.Ledger = ledger
 	}
-	r.progress.Total = r.summary.Records
+	r.progress.Total = r.rows
 	counts := &MailCounts{ByCode: map[string]int64{}}
-	_, err = deliver.Deliver(ctx, gather.DirRows[briefing.Row](r.path(BriefingsDir)), deliver.Options{
-		Composer: r.Mail.Composer, Sender: sender, Ledger: ledger, RatePerSec: r.Mail.RatePerSec,
-		OnOutcome: func(o deliver.Outcome) {
-			counts.add(o)
-			r.progress.Done++
-			if o.Result == deliver.Failed {
-				r.progress.Failed++
-			}
-			r.OnProgress(r.progress)
-		},
-	})
+	opt.OnOutcome = func(o deliver.Outcome) {
+		counts.add(o)
+		r.progress.Done++
+		if o.Result == deliver.Failed {
+			r.progress.Failed++
+		}
+		r.OnProgress(r.progress)
+	}
+	_, err = deliver.Deliver(ctx, gather.DirRows[briefing.Row](r.path(BriefingsDir)), opt)
 	r.manifest.Counts.Mail = counts
 	return err
 }

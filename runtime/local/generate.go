@@ -78,7 +78,10 @@ func (r *run) generate(ctx context.Context, left int64) error {
 	err = group.Wait()
 	r.times.stop()
 	r.account(eng)
-	return errors.Join(err, ctx.Err(), eng.Close(), r.backend.Close())
+	if err = errors.Join(err, eng.Close(), r.backend.Close()); err != nil {
+		return err // even if it was interrupted too: this needs looking at
+	}
+	return ctx.Err()
 }
 
 // load opens the model.
@@ -246,6 +249,7 @@ func (r *run) write(ctx context.Context, rows <-chan briefing.Row) error {
 			if err := r.sink.Write(row); err != nil {
 				return err
 			}
+			r.rows++
 			r.progress.Done++
 			r.progress.Tokens += int64(row.CompletionTokens)
 			if row.Status != briefing.StatusOK {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ type run struct {
 	summary  briefing.Summary
 	sink     *gather.ParquetDir
 	done     idSet // users with a row
-	doneAt   int64 // size of done when the session began
+	rows     int64 // written, in this session and before
 	backend  engine.Backend
 	progress Progress
 	times    timeline
@@ -61,6 +62,9 @@ func Run(ctx context.Context, opt Options) (*Manifest, error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := removeUnfinished(opt.Out); err != nil {
+		return nil, err
+	}
 	if opt.Restart {
 		if err := removeRun(opt.Out); err != nil {
 			return nil, err
@@ -111,6 +115,22 @@ func removeRun(dir string) error {
 	for _, name := range []string{ManifestName, NormalisedName, RejectsName, BriefingsDir, MailDir, ReportName, ledgerName} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove earlier run: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeUnfinished removes the files that a killed process was writing.
+func removeUnfinished(dir string) error {
+	for _, name := range []string{ManifestName, ReportName} {
+		unfinished, err := fs.Glob(os.DirFS(dir), name+".*.tmp")
+		if err != nil {
+			return fmt.Errorf("look for unfinished files: %w", err)
+		}
+		for _, name := range unfinished {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return fmt.Errorf("remove unfinished file: %w", err)
+			}
 		}
 	}
 	return nil
@@ -300,7 +320,7 @@ func (r *run) gatherAll(ctx context.Context) (err error) {
 		}
 		r.done.add(row.UserID)
 	}
-	r.doneAt = int64(len(r.done))
+	r.rows = int64(len(r.done))
 	if err := r.gatherRejects(); err != nil {
 		return err
 	}
@@ -329,6 +349,7 @@ func (r *run) gatherRejects() error {
 		if err := r.sink.Write(row); err != nil {
 			return err
 		}
+		r.rows++
 	}
 	return nil
 }

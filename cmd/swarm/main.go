@@ -38,6 +38,9 @@ func (e *exitError) Unwrap() error { return e.Err }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for an orderly end; the next one ends the process at
+	// once, as it does by default.
+	context.AfterFunc(ctx, stop)
 	code := run(ctx, newRootCmd())
 	stop()
 	os.Exit(code)

@@ -75,10 +75,14 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 
 // llamaOptions returns what to open, with the model's path resolved.
 func (f *modelFlags) llamaOptions() (llama.Options, error) {
-	if f.model == "" {
-		return llama.Options{}, &exitError{Code: exitUsage, Err: fmt.Errorf("no model: give --model FILE or NAME, or set %s; 'swarm model list' shows names", modelEnv)}
+	if err := f.check(); err != nil {
+		return llama.Options{}, &exitError{Code: exitUsage, Err: err}
 	}
 	path, entry, err := model.Resolve(f.model)
+	var unknown *model.UnknownNameError
+	if errors.As(err, &unknown) {
+		return llama.Options{}, &exitError{Code: exitUsage, Err: err}
+	}
 	if err != nil {
 		return llama.Options{}, err
 	}
@@ -108,6 +112,24 @@ func (f *modelFlags) llamaOptions() (llama.Options, error) {
 	}
 	opt.Name = llama.Name(path, header)
 	return opt, nil
+}
+
+// check returns what is wrong with the flags by themselves, all of it.
+func (f *modelFlags) check() error {
+	var faults []error
+	if f.model == "" {
+		faults = append(faults, fmt.Errorf("no model: give --model FILE or NAME, or set %s; 'swarm model list' shows names", modelEnv))
+	}
+	if f.parallel < 1 {
+		faults = append(faults, fmt.Errorf("--parallel is %d, want at least 1", f.parallel))
+	}
+	if f.context < 0 {
+		faults = append(faults, fmt.Errorf("--context is %d, want a number of tokens, or 0 for the default", f.context))
+	}
+	if f.threads < 0 {
+		faults = append(faults, fmt.Errorf("--threads is %d, want at least 1, or 0 for the default", f.threads))
+	}
+	return errors.Join(faults...)
 }
 
 func newRunCmd() *cobra.Command {
@@ -173,10 +195,11 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	m, err := local.Run(ctx, opt)
 	done()
 	var conflict *local.ConflictError
+	var option *engine.OptionError
 	switch {
 	case errors.Is(err, local.ErrInterrupted):
 		return &exitError{Code: exitInterrupted, Err: err}
-	case errors.As(err, &conflict):
+	case errors.As(err, &conflict), errors.As(err, &option):
 		return &exitError{Code: exitUsage, Err: err}
 	case err != nil:
 		return err
@@ -218,20 +241,30 @@ func (f *runFlags) options() (local.Options, error) {
 			fault(fmt.Errorf("%s is %v, want 0 to %v", v.name, v.value, v.most))
 		}
 	}
-	for name, n := range map[string]int{"--batch-size": f.batchSize, "--max-tokens": f.maxTokens, "--parallel": f.model.parallel} {
-		if n < 1 {
-			fault(fmt.Errorf("%s is %d, want at least 1", name, n))
+	for _, v := range []struct {
+		name  string
+		value int
+	}{{"--batch-size", f.batchSize}, {"--max-tokens", f.maxTokens}} {
+		if v.value < 1 {
+			fault(fmt.Errorf("%s is %d, want at least 1", v.name, v.value))
 		}
 	}
 	if f.items < 0 {
-		fault(fmt.Errorf("--items is %d, want at least 1", f.items))
+		fault(fmt.Errorf("--items is %d, want at least 1, or 0 for all", f.items))
+	}
+	if !(f.mailRate >= 0) {
+		fault(fmt.Errorf("--mail-rate is %v, want a number of mails per second, or 0 for no bound", f.mailRate))
+	}
+	llamaOpt, err := f.model.llamaOptions()
+	var usage *exitError
+	switch {
+	case errors.As(err, &usage):
+		fault(usage.Err)
+	case err != nil && len(faults) == 0:
+		return local.Options{}, err
 	}
 	if len(faults) > 0 {
 		return local.Options{}, &exitError{Code: exitUsage, Err: errors.Join(faults...)}
-	}
-	llamaOpt, err := f.model.llamaOptions()
-	if err != nil {
-		return local.Options{}, err
 	}
 	stop := f.stop
 	if len(stop) == 0 && f.systemPrompt == "" && grammar == "" {

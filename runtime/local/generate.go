@@ -35,13 +35,10 @@ type prepared struct {
 	prompt briefing.Prompt
 }
 
-// generate runs the model over the records that have no row: one goroutine
+// generate runs the loaded model over the records that have no row: one goroutine
 // reads and renders, one generates, one writes. When ctx ends, the users in
 // flight are finished and written.
 func (r *run) generate(ctx context.Context, left int64) error {
-	if err := r.load(ctx); err != nil {
-		return err
-	}
 	eng, err := r.newEngine()
 	if err != nil {
 		return errors.Join(err, r.backend.Close())
@@ -85,17 +82,9 @@ func (r *run) generate(ctx context.Context, left int64) error {
 }
 
 // load opens the model.
-func (r *run) load(ctx context.Context) error {
-	r.OnProgress(Progress{Stage: StageLoad})
-	start := time.Now()
-	backend, err := r.Model.Open(ctx)
-	if err != nil {
-		return err
-	}
-	r.backend = backend
-	r.manifest.Seconds[StageLoad] += time.Since(start).Seconds()
-	r.OnProgress(r.progress)
-	return nil
+func (r *run) load(ctx context.Context) (err error) {
+	r.backend, err = r.Model.Open(ctx)
+	return err
 }
 
 // newEngine also tries what would otherwise fail every single record.

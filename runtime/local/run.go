@@ -328,6 +328,9 @@ func (r *run) gatherAll(ctx context.Context) (err error) {
 	if err != nil || left == 0 {
 		return err
 	}
+	if err := r.timed(StageLoad, func() error { return r.load(ctx) }); err != nil {
+		return err
+	}
 	return r.timed(StageGenerate, func() error { return r.generate(ctx, left) })
 }
 

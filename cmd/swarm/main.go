@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -49,19 +50,19 @@ func main() {
 // run executes root and maps its error to an exit code.
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
-	var exit *exitError
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &exit):
-		if exit.Err != nil {
-			fmt.Fprintf(root.ErrOrStderr(), "swarm: %v\n", exit.Err)
-		}
-		return exit.Code
-	default:
-		fmt.Fprintf(root.ErrOrStderr(), "swarm: %v\n", err)
-		return exitFault
 	}
+	code := exitFault
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code, err = exit.Code, exit.Err
+	}
+	if err != nil {
+		// Several faults come one to a line.
+		fmt.Fprintf(root.ErrOrStderr(), "swarm: %s\n", strings.ReplaceAll(err.Error(), "\n", "\nswarm: "))
+	}
+	return code
 }
 
 func newRootCmd() *cobra.Command {

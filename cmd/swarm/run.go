@@ -148,7 +148,7 @@ command again goes on from there and ends with exactly one row per user.`,
   swarm run --input users.csv --out tags --model model.gguf --tags sports,money,travel --max-tokens 15 --mail none
   swarm run --input users.csv --out out --model model.gguf --mail smtp://localhost:1025 --from "News <news@example.com>"
   swarm run --rerun-failed out/manifest.json --out again --model model.gguf`,
-		Args: cobra.NoArgs,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -226,7 +226,9 @@ func (f *runFlags) options() (local.Options, error) {
 		fault(errors.New("nowhere to write: give --out DIR"))
 	}
 	format, err := briefing.ParseFormat(f.format)
-	fault(err)
+	if err != nil {
+		fault(fmt.Errorf("--format: %w", err))
+	}
 	template, err := readTemplate(f.systemPrompt, f.userTemplate)
 	fault(err)
 	grammar, err := f.grammarText()
@@ -284,15 +286,15 @@ func (f *runFlags) options() (local.Options, error) {
 func readTemplate(systemFile, userFile string) (*briefing.Template, error) {
 	system, user := briefing.DefaultSystemPrompt(), briefing.DefaultUserTemplate()
 	for _, part := range []struct {
-		file string
-		text *string
-	}{{systemFile, &system}, {userFile, &user}} {
+		flag, file string
+		text       *string
+	}{{"--system-prompt", systemFile, &system}, {"--user-template", userFile, &user}} {
 		if part.file == "" {
 			continue
 		}
 		b, err := os.ReadFile(part.file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", part.flag, err)
 		}
 		*part.text = string(b)
 	}
@@ -304,10 +306,17 @@ func (f *runFlags) grammarText() (string, error) {
 	case f.grammar != "" && len(f.tags) > 0:
 		return "", errors.New("--grammar and --tags exclude each other")
 	case len(f.tags) > 0:
-		return engine.TagsGrammar(f.tags)
+		grammar, err := engine.TagsGrammar(f.tags)
+		if err != nil {
+			return "", fmt.Errorf("--tags: %w", err)
+		}
+		return grammar, nil
 	case f.grammar != "":
 		b, err := os.ReadFile(f.grammar)
-		return string(b), err
+		if err != nil {
+			return "", fmt.Errorf("--grammar: %w", err)
+		}
+		return string(b), nil
 	}
 	return "", nil
 }
@@ -326,7 +335,7 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 	}
 	composer, err := deliver.NewComposer(settings)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--from, --brand: %w", err)
 	}
 	mail := &local.Mail{Composer: composer, RatePerSec: f.mailRate}
 	if f.mail == "eml" {
@@ -336,8 +345,10 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 	if !strings.HasPrefix(f.mail, "smtp://") && !strings.HasPrefix(f.mail, "smtps://") {
 		return nil, errors.New("--mail is none of eml, smtp://host:port, smtps://host:port and none")
 	}
-	mail.Sender, err = deliver.NewSMTP(f.mail, deliver.SMTPOptions{})
-	return mail, err
+	if mail.Sender, err = deliver.NewSMTP(f.mail, deliver.SMTPOptions{}); err != nil {
+		return nil, fmt.Errorf("--mail: %w", err)
+	}
+	return mail, nil
 }
 
 // commandLine quotes args for a shell.

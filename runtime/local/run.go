@@ -208,7 +208,7 @@ func (r *run) normalise(ctx context.Context) error {
 	}
 	r.summary = summary
 	facts := InputFacts{Name: filepath.Base(r.Input), Format: summary.Format.String(), Gzip: summary.Gzip, Bytes: summary.InputBytes, SHA256: summary.SHA256}
-	if r.manifest, err = openRun(r.Out, facts, settings); err != nil {
+	if r.manifest, err = r.openRun(facts, settings); err != nil {
 		return errors.Join(err, removeAll(outTemp, rejectsTemp))
 	}
 	if err := errors.Join(os.Rename(outTemp, r.path(NormalisedName)), os.Rename(rejectsTemp, r.path(RejectsName))); err != nil {
@@ -226,6 +226,21 @@ func (r *run) normalise(ctx context.Context) error {
 	r.manifest.Counts.Records, r.manifest.Counts.Rejected = summary.Records, summary.Rejected
 	r.manifest.Counts.RejectsByCode = summary.ByCode
 	return r.manifest.write(r.Out)
+}
+
+// openRun returns the manifest of the run to go on with, or nil. Another run is
+// in the way only if it got as far as a row.
+func (r *run) openRun(input InputFacts, settings Settings) (*Manifest, error) {
+	m, err := openRun(r.Out, input, settings)
+	var conflict *ConflictError
+	if errors.As(err, &conflict) {
+		parts, partsErr := gather.Parts(r.path(BriefingsDir))
+		if partsErr == nil && len(parts) == 0 {
+			return nil, nil
+		}
+		err = errors.Join(err, partsErr)
+	}
+	return m, err
 }
 
 func (r *run) normaliseTo(ctx context.Context, input io.Reader, outPath, rejectsPath string) (s briefing.Summary, err error) {

@@ -68,12 +68,13 @@ type plainProgress struct {
 	last  local.Progress
 	began time.Time
 	wrote time.Time
+	told  int64 // Done of the stage's last line
 }
 
 func (p *plainProgress) show(now local.Progress) {
 	if now.Stage != p.last.Stage {
 		p.ended()
-		p.last, p.began, p.wrote = now, p.now(), p.now()
+		p.last, p.began, p.wrote, p.told = now, p.now(), p.now(), 0
 		fmt.Fprintf(p.w, "swarm: %s\n", now.Stage)
 		return
 	}
@@ -87,6 +88,13 @@ func (p *plainProgress) show(now local.Progress) {
 	}
 }
 
+// ended writes how far the stage came, unless its last line said so.
+func (p *plainProgress) ended() {
+	if p.last.Done > p.told {
+		p.line()
+	}
+}
+
 // line writes how far the stage is, how fast, and how long it may still take.
 func (p *plainProgress) line() {
 	sec := p.now().Sub(p.began).Seconds()
@@ -94,6 +102,7 @@ func (p *plainProgress) line() {
 		sec = 1e-3
 	}
 	rate := float64(p.last.Done) / sec
+	p.told = p.last.Done
 	fmt.Fprintf(p.w, "swarm: %s %d", p.last.Stage, p.last.Done)
 	if p.last.Total > 0 {
 		fmt.Fprintf(p.w, " of %d", p.last.Total)
@@ -106,12 +115,6 @@ func (p *plainProgress) line() {
 		fmt.Fprintf(p.w, ", %d failed", p.last.Failed)
 	}
 	fmt.Fprintln(p.w)
-}
-
-func (p *plainProgress) ended() {
-	if p.last.Done > 0 {
-		p.line()
-	}
 }
 
 func (p *plainProgress) done() { p.ended() }

@@ -412,11 +412,11 @@ func (w *markWriter) String() string {
 	return w.text.String()
 }
 
-// interrupt starts cmd and interrupts it some time into generating, as often as
+// interrupt starts cmd and interrupts it some time into a stage, as often as
 // there are delays.
-func interrupt(t *testing.T, cmd *exec.Cmd, delays ...time.Duration) (stderr string) {
+func interrupt(t *testing.T, cmd *exec.Cmd, stage string, delays ...time.Duration) (stderr string) {
 	t.Helper()
-	said, generating := waitFor("swarm: generate\n")
+	said, reached := waitFor("swarm: " + stage + "\n")
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -424,7 +424,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd, delays ...time.Duration) (stderr str
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
-	case <-generating:
+	case <-reached:
 	case <-ended:
 		t.Fatalf("it ended before it could be interrupted:\n%s", said)
 	}
@@ -440,15 +440,15 @@ func interrupt(t *testing.T, cmd *exec.Cmd, delays ...time.Duration) (stderr str
 
 func TestRunInterruptAndResume(t *testing.T) {
 	t.Parallel()
-	const users = 16
+	const users = 8
 	prompt := filepath.Join(t.TempDir(), "system.txt")
 	if err := os.WriteFile(prompt, []byte("Write a friendly morning message."), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	args := append([]string{"run", "--input", example("users.csv"), "--out", "out", "--system-prompt", prompt, "--items", fmt.Sprint(users),
-		"--threads", "1", "--max-tokens", "40", "--parallel", "2"}, demomodel.Find(t).Args()...)
+		"--threads", "1", "--max-tokens", "24", "--parallel", "2"}, demomodel.Find(t).Args()...)
 	first := program(t, args...)
-	stderr := interrupt(t, first, 1500*time.Millisecond)
+	stderr := interrupt(t, first, local.StageGenerate, time.Second)
 	if code := first.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stderr, "the same command goes on from here") {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -482,7 +482,7 @@ func TestRunSecondInterruptEndsAtOnce(t *testing.T) {
 	cmd := program(t, "run", "--input", example("users.csv"), "--out", "out", "--model", shared.tinyModel, "--threads", "1",
 		"--parallel", "4", "--max-tokens", "1500", "--context", "12000", "--stop", "never said by it")
 	start := time.Now()
-	interrupt(t, cmd, 300*time.Millisecond, 200*time.Millisecond)
+	interrupt(t, cmd, local.StageGenerate, 300*time.Millisecond, 200*time.Millisecond)
 	if state := cmd.ProcessState; state.ExitCode() != -1 || !strings.Contains(state.String(), "interrupt") {
 		t.Errorf("it ended with %v after %v, want the signal to end it", state, time.Since(start))
 	}
@@ -764,6 +764,45 @@ func TestRunSMTP(t *testing.T) {
 				t.Errorf("user %s: subject %q, from %v; the text\n%q\nlacks\n%q", row.UserID, m.Subject, m.From, m.Text, row.Briefing)
 			}
 		}
+	}
+}
+
+func TestRunInterruptWhileSending(t *testing.T) {
+	t.Parallel()
+	build(t)
+	server := mailpittest.Start(t)
+	const users = 10
+	args := []string{"run", "--input", example("users.csv"), "--out", "out", "--model", shared.tinyModel, "--threads", "1", "--max-tokens", "6",
+		"--items", fmt.Sprint(users), "--mail", "smtp://" + server.SMTPAddr, "--mail-rate", "4"}
+	first := program(t, args...)
+	stderr := interrupt(t, first, local.StageDeliver, 800*time.Millisecond)
+	if code := first.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	sent := len(server.Messages())
+	if m := manifestOf(t, filepath.Join(first.Dir, "out")); m.State != local.StateInterrupted || m.Counts.Mail.Sent != int64(sent) || sent == 0 || sent > users/2+1 {
+		t.Errorf("state %s, mail %+v, %d messages", m.State, m.Counts.Mail, sent)
+	}
+	second := program(t, args...)
+	second.Dir = first.Dir
+	if code, _, stderr := runProgram(t, second); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	out := filepath.Join(first.Dir, "out")
+	want := map[string]bool{}
+	for _, row := range rowsOf(t, out) {
+		if row.Status == briefing.StatusOK && row.Email != "" {
+			want[mailbox(t, row.Email)] = true
+		}
+	}
+	for _, m := range server.Messages() {
+		if !want[m.To[0].Address] {
+			t.Errorf("message %s is to nobody, or the second one to somebody", m.ID)
+		}
+		delete(want, m.To[0].Address)
+	}
+	if m := manifestOf(t, out); len(want) > 0 || m.State != local.StateComplete || m.Counts.Mail.Unknown != 0 {
+		t.Errorf("%d users have no mail; state %s, mail %+v", len(want), m.State, m.Counts.Mail)
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 // key with a chance below 1 in 10^20.
 type idKey [2]uint64
 
-func keyOf(id string) idKey {
-	sum := sha256.Sum256([]byte(id))
+func keyOf(id string) idKey { return keyOfBytes([]byte(id)) }
+
+func keyOfBytes(id []byte) idKey {
+	sum := sha256.Sum256(id)
 	return idKey{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
 }
 

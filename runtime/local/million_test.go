@@ -54,6 +54,7 @@ func BenchmarkMillion(b *testing.B) {
 			b.Fatalf("state %s, counts %+v", m.State, c)
 		}
 		b.ReportMetric(took.Seconds(), "s")
+		b.ReportMetric((child.ProcessState.UserTime() + child.ProcessState.SystemTime()).Seconds(), "cpu-s") // tells a slow machine from a busy one
 		b.ReportMetric(peak, "MB-peak")
 		b.ReportMetric(millionRows/took.Seconds(), "users/s")
 		for stage, sec := range m.Seconds {

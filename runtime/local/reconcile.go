@@ -59,13 +59,8 @@ func (r *run) reconcile() ([]briefing.Row, error) {
 		t.Cached += int64(row.CachedTokens)
 		t.Completion += int64(row.CompletionTokens)
 	}
-	err := r.records(func(rec briefing.Record) error {
-		if !seen.has(rec.UserID) {
-			c.Missing++
-		}
-		return nil
-	})
-	if err != nil {
+	var err error
+	if c.Missing, err = r.countWithout(seen); err != nil {
 		return nil, err
 	}
 	if r.manifest.Files, err = r.files(); err != nil {

@@ -374,6 +374,18 @@ func (r *run) gatherRejects() error {
 
 // records calls f with each normalised record, until f fails.
 func (r *run) records(f func(briefing.Record) error) error {
+	return r.lines(func(line []byte) error {
+		rec, err := briefing.ParseRecord(line)
+		if err != nil {
+			return fmt.Errorf("read normalised records: %w", err)
+		}
+		return f(rec)
+	})
+}
+
+// lines calls f with each line of the normalised records, until f fails. The
+// line is f's only until it returns.
+func (r *run) lines(f func([]byte) error) error {
 	file, err := os.Open(r.path(NormalisedName))
 	if err != nil {
 		return fmt.Errorf("open normalised records: %w", err)
@@ -383,11 +395,7 @@ func (r *run) records(f func(briefing.Record) error) error {
 	// A canonical line is within briefing.MaxRecordBytes.
 	lines.Buffer(make([]byte, 0, 256<<10), 2*briefing.MaxRecordBytes)
 	for lines.Scan() {
-		rec, err := briefing.ParseRecord(bytes.TrimSpace(lines.Bytes()))
-		if err != nil {
-			return fmt.Errorf("read normalised records: %w", err)
-		}
-		if err := f(rec); err != nil {
+		if err := f(bytes.TrimSpace(lines.Bytes())); err != nil {
 			return err
 		}
 	}
@@ -397,17 +405,43 @@ func (r *run) records(f func(briefing.Record) error) error {
 	return nil
 }
 
+// countWithout returns how many records have a user who is not in users.
+func (r *run) countWithout(users idSet) (n int64, err error) {
+	err = r.lines(func(line []byte) error {
+		key, ok := lineKey(line)
+		if !ok {
+			rec, err := briefing.ParseRecord(line)
+			if err != nil {
+				return fmt.Errorf("read normalised records: %w", err)
+			}
+			key = keyOf(rec.UserID)
+		}
+		if !users.hasKey(key) {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// lineKey returns the key of a canonical line's user_id, which comes first.
+// It is not ok where the id holds an escape: then the line has to be parsed.
+func lineKey(line []byte) (key idKey, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"user_id":"`))
+	if !ok {
+		return key, false
+	}
+	end := bytes.IndexAny(rest, `"\`)
+	if end < 0 || rest[end] == '\\' {
+		return key, false
+	}
+	return keyOfBytes(rest[:end]), true
+}
+
 // countLeft returns how many records have no row yet.
 func (r *run) countLeft() (int64, error) {
 	if len(r.done) == 0 {
 		return r.summary.Records, nil
 	}
-	var left int64
-	err := r.records(func(rec briefing.Record) error {
-		if !r.done.has(rec.UserID) {
-			left++
-		}
-		return nil
-	})
-	return left, err
+	return r.countWithout(r.done)
 }

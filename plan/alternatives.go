@@ -139,7 +139,7 @@ func (in Inputs) verdict(writing Range, list []Alternative) Verdict {
 	price := func(a *Alternative) string { return FormatUsd(*a.PerRunUsd) + sureness(a.Confidence) }
 	var v Verdict
 	switch {
-	case *rival.PerRunUsd < writing.Low:
+	case rival == own && *rival.PerRunUsd < writing.Low:
 		v.Use = "no"
 		v.Sentence = fmt.Sprintf("Do not use the swarm to save money: %s writes the same %s for %s, %s.",
 			rival.Label, briefings, price(rival), swarm)

@@ -22,9 +22,11 @@ func FormatNumber(v float64) string {
 }
 
 // FormatUsd writes an amount: cents below $1,000, whole dollars from there, and
-// enough digits to see that a small amount is not nothing.
+// enough digits to see that a small amount is not nothing. NaN is "not known".
 func FormatUsd(v float64) string {
 	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "not known"
 	case a == 0:
 		return "$0.00"
 	case a < 0.005:
@@ -40,10 +42,11 @@ func FormatUsd(v float64) string {
 	return "$" + commas(strconv.FormatFloat(math.Round(v), 'f', 0, 64))
 }
 
-// FormatUsdRough writes an amount of a range: three digits are all that is known.
+// FormatUsdRough writes an amount of a range: from $100 on, three digits are
+// all that is known.
 func FormatUsdRough(v float64) string {
-	if v >= 10 {
-		return "$" + commas(fmt.Sprintf("%.0f", roundTo(v, 3)))
+	if v >= 100 {
+		return "$" + commas(strconv.FormatFloat(roundTo(v, 3), 'f', 0, 64))
 	}
 	return FormatUsd(v)
 }

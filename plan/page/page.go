@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/chart"
@@ -28,6 +29,7 @@ var tmpl = template.Must(template.New("plan").Funcs(template.FuncMap{
 	"ceil":     math.Ceil,
 	"float":    func(n int) float64 { return float64(n) },
 	"sure":     sure,
+	"price":    func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) },
 	"upper":    upperFirst,
 }).Parse(source))
 
@@ -172,10 +174,10 @@ func costBars(p *plan.Plan) template.HTML {
 			continue
 		}
 		if !l.PriceKnown {
-			rows = append(rows, chart.Bar{Label: l.Label, Value: math.NaN(), Note: "price not known, in no total", Tone: chart.Warn})
+			rows = append(rows, chart.Bar{Label: l.Label, Value: math.NaN(), Note: "in no total", Tone: chart.Warn})
 			continue
 		}
-		rows = append(rows, bar(l.Label, l.PerRunUsd, sure(l.Confidence, l.Basis), ""))
+		rows = append(rows, bar(upperFirst(strings.TrimPrefix(l.Label, "Lambda: ")), l.PerRunUsd, short(l.Confidence, l.Basis), ""))
 	}
 	slices.SortStableFunc(rows, func(a, b chart.Bar) int {
 		switch {
@@ -197,7 +199,7 @@ func costBars(p *plan.Plan) template.HTML {
 
 func bar(label string, r plan.Range, note string, tone chart.Tone) chart.Bar {
 	b := chart.Bar{Label: label, Value: r.Likely, Note: note, Tone: tone}
-	if !r.Point() {
+	if r.High-r.Low > 0.05*r.Likely || r.Low-r.High > 0.05*r.Likely {
 		b.Low, b.High = min(r.Low, r.High), max(r.Low, r.High)
 	}
 	return b
@@ -221,10 +223,10 @@ func elsewhere(p *plan.Plan) template.HTML {
 		if a.SameModel {
 			label += ", the same model"
 		}
-		rows = append(rows, chart.Bar{Label: label, Value: *a.PerRunUsd, Note: sure(a.Confidence, ""), Tone: chart.Muted})
+		rows = append(rows, chart.Bar{Label: label, Value: *a.PerRunUsd, Note: short(a.Confidence, ""), Tone: chart.Muted})
 	}
 	return chart.Bars{
-		Title: "The same briefings, written elsewhere", Caption: "list prices, no batch discount", Of: "Way",
+		Title: "The same briefings, written elsewhere", Caption: "list prices without batch discount", Of: "Way",
 		Value: chart.Axis{Label: "US dollars a run", Format: plan.FormatUsdRough}, Rows: rows,
 	}.HTML()
 }
@@ -391,6 +393,13 @@ func sure(confidence, basis string) string {
 		words = append(words, "assumed quantity")
 	}
 	return strings.Join(words, ", ")
+}
+
+// short is sure in the room beside a bar.
+func short(confidence, basis string) string {
+	s := sure(confidence, basis)
+	s = strings.ReplaceAll(s, " price", "")
+	return strings.ReplaceAll(s, " quantity", "")
 }
 
 func countOf(n int, unit string) string {

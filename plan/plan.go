@@ -127,7 +127,7 @@ func (in Inputs) speed(cases [3]work, speeds Speeds) Speed {
 		WaveUsers:          WaveUsers(in.MaxConcurrency, in.BatchSize),
 		MemoryNeedMib:      MemoryNeedMib(in.Model, in.PrefixTokens, in.UserTokens, in.OutputTokens, in.parallel()),
 		Confidence:         speeds.Confidence, Scaled: speeds.Scaled,
-		Calibrate: "swarm bench --model " + in.Model.Name,
+		Calibrate: "swarm bench --shape " + in.Model.Name,
 	}
 	if in.SecPerUser > 0 {
 		s.Confidence, s.Scaled = "measured", nil

@@ -109,7 +109,7 @@ func TestDefaultIsARange(t *testing.T) {
 	if err := p.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(table.String(), "swarm bench --model llama-3.2-3b") {
+	if !strings.Contains(table.String(), "swarm bench --shape llama-3.2-3b") {
 		t.Error("the table does not say how to get a calibration of one's own")
 	}
 	// facts: 7 to 18 s a user with a shared prefix and batched decode.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -62,7 +63,7 @@ Numbers may be written as 1e6, 1M, 250k, 1,000,000 or 1_000_000.`,
   swarm plan --sec-per-user 3       # believe a figure, see what it leads to
 
   # your own speed instead of the range, in one command on such a machine:
-  swarm bench --model llama-3.2-3b`,
+  swarm bench --shape llama-3.2-3b`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd, in, o) },
 	}
@@ -103,20 +104,13 @@ Numbers may be written as 1e6, 1M, 250k, 1,000,000 or 1_000_000.`,
 	f.BoolVar(&in.FreeTier, "free-tier", false, "take the account's free tiers off")
 	decimal(f, &in.SecPerUser, "sec-per-user", "measured seconds one user takes, instead of a calibration")
 	decimal(f, &in.GpuUsersPerHour, "gpu-users-per-hour", "briefings an hour a g5.xlarge was measured to write")
-	integer(f, &in.Quotas.LambdaConcurrency, "quota-lambda-concurrency", "the account's concurrent executions (L-B99A9384)")
-	integer(f, &in.Quotas.LambdaMemoryMib, "quota-lambda-memory-mib", "the account's largest function")
-	decimal(f, &in.Quotas.SfnTransitionsPerSec, "quota-sfn-transitions-per-sec", "state transitions a second (L-AD9B4E93)")
-	decimal(f, &in.Quotas.FirehoseMibPerSec, "quota-firehose-mib-per-sec", "volume one stream takes")
-	decimal(f, &in.Quotas.FirehoseRequestsPerSec, "quota-firehose-requests-per-sec", "requests one stream takes")
-	decimal(f, &in.Quotas.FirehoseRecordsPerSec, "quota-firehose-records-per-sec", "records one stream takes")
-	decimal(f, &in.Quotas.SesRecipientsPerSec, "quota-ses-recipients-per-sec", "SES send rate (L-CDEF9B6B)")
-	number(f, &in.Quotas.SesRecipientsPer24Hours, "quota-ses-recipients-per-24-hours", "SES daily quota (L-804C8AE8)")
+	f.Var(quotaFlag{&in.Quotas}, "quota", "what the account has, for example lambda-concurrency=3000; may be repeated: "+strings.Join(quotaNames(), ", "))
 	f.StringVar(&o.calibration, "calibration", "", "a file of 'swarm bench', or "+strings.Join(plan.CalibrationNames(), " or "))
 	f.StringVar(&o.fromManifest, "from-manifest", "", "take the calibration of a run's manifest.json")
 	f.StringVar(&o.prices, "prices", "", "a price file of 'swarm prices refresh'")
 	f.BoolVar(&o.asJSON, "json", false, "print the whole plan as JSON (docs/schema/plan.schema.json)")
 	f.StringVar(&o.html, "html", "", "write a page with charts to this file")
-	cmd.MarkFlagsMutuallyExclusive("calibration", "from-manifest", "sec-per-user")
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	return cmd
 }
 
@@ -125,6 +119,15 @@ func runPlan(cmd *cobra.Command, in plan.Inputs, o planOptions) error {
 	changed := cmd.Flags().Changed
 	if o.minimise != "" && o.minimise != plan.MinimiseCost && o.minimise != plan.MinimiseTime {
 		return usage(fmt.Errorf("--minimise is %q, want %s or %s", o.minimise, plan.MinimiseCost, plan.MinimiseTime))
+	}
+	var speeds []string
+	for _, name := range []string{"calibration", "from-manifest", "sec-per-user"} {
+		if changed(name) {
+			speeds = append(speeds, "--"+name)
+		}
+	}
+	if len(speeds) > 1 {
+		return usage(fmt.Errorf("%s each say how fast the machine is: give one of them", strings.Join(speeds, " and ")))
 	}
 	in.Mail, in.StartEarly = !o.noMail, !o.afterAll
 	in.DeadlineMinutes, in.DeliverAtSec = o.deadline.Minutes(), o.holdMail.Seconds()
@@ -158,7 +161,9 @@ func runPlan(cmd *cobra.Command, in plan.Inputs, o planOptions) error {
 	if err != nil {
 		return planFault(cmd, err)
 	}
-	// The plan keeps "not given" apart from the calibration that stood in.
+	if _, err := model.LookupShape(in.Model.Name); err != nil {
+		p.Speed.Calibrate = "swarm bench --model " + o.model // a file: it can be measured itself
+	}
 	if o.minimise != "" {
 		p.Tuning, err = plan.Tune(in, o.minimise, o.deadline.Seconds())
 		if err != nil {
@@ -331,28 +336,64 @@ func planFault(cmd *cobra.Command, err error) error {
 
 // flagOf is the flag of an input: memoryMib is set by --memory-mib.
 func flagOf(cmd *cobra.Command, field string) string {
-	special := map[string]string{"architecture": "arch", "deadlineMinutes": "deadline", "deliverAtSec": "hold-mail"}
-	name, ok := special[field]
-	if !ok {
-		var b strings.Builder
-		for _, r := range strings.Replace(field, "quotas.", "quota-", 1) {
-			switch {
-			case unicode.IsUpper(r):
-				b.WriteByte('-')
-				b.WriteRune(unicode.ToLower(r))
-			default:
-				b.WriteRune(r)
-			}
-		}
-		name = strings.ReplaceAll(b.String(), "per24-", "per-24-")
+	if quota, ok := strings.CutPrefix(field, "quotas."); ok {
+		return "quota " + kebab(quota)
 	}
-	if strings.HasPrefix(field, "model.") {
+	name := map[string]string{"architecture": "arch", "deadlineMinutes": "deadline", "deliverAtSec": "hold-mail"}[field]
+	switch {
+	case strings.HasPrefix(field, "model."):
 		name = "model"
+	case name == "":
+		name = kebab(field)
 	}
 	if cmd.Flags().Lookup(name) == nil {
 		return ""
 	}
 	return name
+}
+
+// kebab writes memoryMib as memory-mib.
+func kebab(camel string) string {
+	var b strings.Builder
+	for i, r := range camel {
+		if unicode.IsUpper(r) || (unicode.IsDigit(r) && i > 0 && !unicode.IsDigit(rune(camel[i-1]))) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// quotaFlag sets one quota by NAME=VALUE.
+type quotaFlag struct{ quotas *plan.Quotas }
+
+// settings are those of quotaFlag, by the names of plan.Quotas.
+func (q quotaFlag) settings() map[string]func(string) error {
+	return map[string]func(string) error{
+		"lambda-concurrency":          (*intFlag)(&q.quotas.LambdaConcurrency).Set,
+		"lambda-memory-mib":           (*intFlag)(&q.quotas.LambdaMemoryMib).Set,
+		"sfn-transitions-per-sec":     (*floatFlag)(&q.quotas.SfnTransitionsPerSec).Set,
+		"firehose-mib-per-sec":        (*floatFlag)(&q.quotas.FirehoseMibPerSec).Set,
+		"firehose-requests-per-sec":   (*floatFlag)(&q.quotas.FirehoseRequestsPerSec).Set,
+		"firehose-records-per-sec":    (*floatFlag)(&q.quotas.FirehoseRecordsPerSec).Set,
+		"ses-recipients-per-sec":      (*floatFlag)(&q.quotas.SesRecipientsPerSec).Set,
+		"ses-recipients-per-24-hours": (*int64Flag)(&q.quotas.SesRecipientsPer24Hours).Set,
+	}
+}
+
+func quotaNames() []string {
+	return slices.Sorted(maps.Keys(quotaFlag{new(plan.Quotas)}.settings()))
+}
+
+func (q quotaFlag) String() string { return "" }
+func (q quotaFlag) Type() string   { return "NAME=VALUE" }
+func (q quotaFlag) Set(s string) error {
+	name, value, _ := strings.Cut(s, "=")
+	set, ok := q.settings()[name]
+	if !ok {
+		return fmt.Errorf("no quota %q, want one of %s", name, strings.Join(quotaNames(), ", "))
+	}
+	return set(value)
 }
 
 // The numbers of flags, in the ways people write them.

@@ -74,7 +74,10 @@ const (
 
 // Estimate computes the plan of in. Its error is Faults, with every fault of
 // the inputs, an *UnknownRegionError, or both joined.
-func Estimate(in Inputs) (*Plan, error) {
+func Estimate(in Inputs) (*Plan, error) { return estimate(in, likelyRuns, otherRuns) }
+
+// estimate simulates so many runs of the likely case and of each other.
+func estimate(in Inputs, likelyRuns, otherRuns int) (*Plan, error) {
 	given := in.Calibration.Schema != ""
 	in, speeds, err := in.resolve()
 	if err != nil {

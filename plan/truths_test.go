@@ -15,11 +15,12 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-func estimate(t *testing.T, change func(*Inputs)) *Plan {
+// planned is a plan that differs from the defaults, with few simulated runs.
+func planned(t *testing.T, change func(*Inputs)) *Plan {
 	t.Helper()
 	in := Defaults()
 	change(&in)
-	p, err := Estimate(in)
+	p, err := estimate(in, 3, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestArticleFigures(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := estimate(t, func(in *Inputs) { in.SecPerUser = tt.secPerUser })
+			p := planned(t, func(in *Inputs) { in.SecPerUser = tt.secPerUser })
 			l := line(t, p, "lambda.generate")
 			near(t, "compute", l.PerRunUsd.Likely, tt.want, 1e-9)
 			if !l.PerRunUsd.Point() {
@@ -60,13 +61,13 @@ func TestArticleFigures(t *testing.T) {
 			}
 		})
 	}
-	x86 := estimate(t, func(in *Inputs) { in.SecPerUser, in.Architecture = 3, X8664 })
+	x86 := planned(t, func(in *Inputs) { in.SecPerUser, in.Architecture = 3, X8664 })
 	near(t, "compute on x86_64", line(t, x86, "lambda.generate").PerRunUsd.Likely, 200.0004, 1e-9)
 }
 
 func TestArticleLeavesOut(t *testing.T) {
 	t.Parallel()
-	p := estimate(t, func(in *Inputs) { in.SecPerUser = 3 })
+	p := planned(t, func(in *Inputs) { in.SecPerUser = 3 })
 	near(t, "SES", line(t, p, "ses.messages").PerRunUsd.Likely, 100, 1e-9)
 	for _, id := range []string{
 		"lambda.load", "lambda.init", "lambda.retry", "lambda.requests", "lambda.helpers", "sfn.transitions", "firehose.ingest",
@@ -82,7 +83,7 @@ func TestArticleLeavesOut(t *testing.T) {
 		}
 	}
 	// And the prompt, which the article's 3 s do not have room for.
-	q := estimate(t, func(*Inputs) {})
+	q := planned(t, func(*Inputs) {})
 	for _, id := range []string{"lambda.prefix", "lambda.prompt", "lambda.decode"} {
 		if l := line(t, q, id); !(l.PerRunUsd.Low > 0 && l.PerRunUsd.Low < l.PerRunUsd.Likely && l.PerRunUsd.Likely < l.PerRunUsd.High) {
 			t.Errorf("%s is %+v, want low < likely < high", id, l.PerRunUsd)
@@ -161,7 +162,7 @@ func TestPriceTiers(t *testing.T) {
 		near(t, fmt.Sprintf("%s, %.0f GB-s", tt.arch, tt.gbs), got, tt.want, 1e-6*max(1, tt.want*1e-6))
 	}
 	// All lines of one month share the tiers: 700 runs of the article pass the first.
-	p := estimate(t, func(in *Inputs) { in.SecPerUser, in.RunsPerMonth = 3, 700 })
+	p := planned(t, func(in *Inputs) { in.SecPerUser, in.RunsPerMonth = 3, 700 })
 	var gbs, usd float64
 	for _, l := range p.Cost.Lines {
 		if l.PriceID == "lambda.duration.arm64" {
@@ -202,7 +203,7 @@ func TestModelFetch(t *testing.T) {
 	}
 	near(t, "and lose an INIT", usd, 19.12, 0.005)
 
-	p := estimate(t, func(in *Inputs) {
+	p := planned(t, func(in *Inputs) {
 		in.ModelStore, in.EphemeralStorageMib = StoreS3, 2048
 		in.Model.WeightBytes = 2_020_000_000
 		in.MaxConcurrency, in.SecPerUser, in.BatchSize = 10_000, 3, 100
@@ -215,7 +216,7 @@ func TestModelFetch(t *testing.T) {
 	}
 	near(t, "GETs of 16 MiB", line(t, p, "s3.get").Quantity.Likely, 1_210_000, 5000)
 
-	efs := estimate(t, func(in *Inputs) {
+	efs := planned(t, func(in *Inputs) {
 		in.ModelStore = StoreEFS
 		in.Model.WeightBytes = 2_020_000_000
 		in.MaxConcurrency, in.SecPerUser, in.BatchSize = 10_000, 3, 100
@@ -227,9 +228,9 @@ func TestModelFetch(t *testing.T) {
 
 func TestStepFunctionsAndFirehose(t *testing.T) {
 	t.Parallel()
-	batched := estimate(t, func(in *Inputs) { in.SecPerUser, in.BatchSize = 3, 50 })
+	batched := planned(t, func(in *Inputs) { in.SecPerUser, in.BatchSize = 3, 50 })
 	near(t, "transitions of 20,000 batches", line(t, batched, "sfn.transitions").PerRunUsd.Likely, 1.50, 0.005)
-	single := estimate(t, func(in *Inputs) { in.SecPerUser, in.BatchSize = 3, 1 })
+	single := planned(t, func(in *Inputs) { in.SecPerUser, in.BatchSize = 3, 1 })
 	near(t, "transitions unbatched", line(t, single, "sfn.transitions").PerRunUsd.Likely, 75, 0.2)
 	// 100 children a second of 3 s each: about 300 at one time, whatever is allowed.
 	// (A cold start holds a few more in the beginning.)
@@ -240,21 +241,21 @@ func TestStepFunctionsAndFirehose(t *testing.T) {
 		t.Errorf("1,000,000 children at 100/s are done after %.0f s, want 10,000 s or more", written)
 	}
 	near(t, "1,000,000 rows of one step", line(t, batched, "firehose.ingest").PerRunUsd.Likely+line(t, batched, "firehose.conversion").PerRunUsd.Likely, 0.2406, 0.0001)
-	two := estimate(t, func(in *Inputs) { in.SecPerUser, in.RowBytes = 3, FirehoseRoundingBytes+1 })
+	two := planned(t, func(in *Inputs) { in.SecPerUser, in.RowBytes = 3, FirehoseRoundingBytes+1 })
 	near(t, "rows one byte longer than a step", line(t, two, "firehose.ingest").Quantity.Likely, 10.24, 1e-9)
 }
 
 func TestProvisionedConcurrency(t *testing.T) {
 	t.Parallel()
-	p := estimate(t, func(in *Inputs) { in.ProvisionedConcurrency, in.ProvisionedHoursPerMonth = 10_000, 1 })
+	p := planned(t, func(in *Inputs) { in.ProvisionedConcurrency, in.ProvisionedHoursPerMonth = 10_000, 1 })
 	near(t, "10,000 workers for an hour", line(t, p, "lambda.provisioned").PerMonthUsd.Likely, 480, 0.02)
-	p = estimate(t, func(in *Inputs) { in.ProvisionedConcurrency = 10 })
+	p = planned(t, func(in *Inputs) { in.ProvisionedConcurrency = 10 })
 	near(t, "10 workers always", line(t, p, "lambda.provisioned").PerMonthUsd.Likely, 350, 1)
 }
 
 func TestManagedAPIs(t *testing.T) {
 	t.Parallel()
-	p := estimate(t, func(in *Inputs) {
+	p := planned(t, func(in *Inputs) {
 		in.PrefixTokens, in.UserTokens, in.OutputTokens = 180, 120, 120
 		*in = in.FitBatch()
 	})
@@ -275,18 +276,18 @@ func TestManagedAPIs(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	slow := estimate(t, func(*Inputs) {})
+	slow := planned(t, func(*Inputs) {})
 	if slow.Verdict.Use != "no" || !strings.Contains(slow.Verdict.Sentence, "Bedrock Llama 3.2 3B") {
 		t.Errorf("the default is %q: %s; want a plain no that names the managed API", slow.Verdict.Use, slow.Verdict.Sentence)
 	}
 	if !strings.Contains(slow.Verdict.Sentence, "second-hand") {
 		t.Errorf("the verdict prints a second-hand price as certain: %s", slow.Verdict.Sentence)
 	}
-	fast := estimate(t, func(in *Inputs) { in.SecPerUser = 0.1 })
+	fast := planned(t, func(in *Inputs) { in.SecPerUser = 0.1 })
 	if fast.Verdict.Use != "yes" {
 		t.Errorf("at 0.1 s a user it is %q: %s", fast.Verdict.Use, fast.Verdict.Sentence)
 	}
-	open := estimate(t, func(in *Inputs) {
+	open := planned(t, func(in *Inputs) {
 		in.Model = Model{Name: "smollm2-360m", Quantization: "Q4_0", Parameters: 362_000_000, WeightBytes: 229_000_000, Layers: 32, KVHeads: 5, HeadDim: 64}
 		in.OutputTokens, in.UserTokens, in.PrefixTokens = 15, 20, 1200
 	})

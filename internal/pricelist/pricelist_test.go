@@ -27,7 +27,6 @@ type server struct {
 	t        *testing.T
 	products []json.RawMessage
 	fail     int // so many calls are answered with 500 first
-	seen     []map[string]any
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/engine/llama"
 )
 
 // Exit codes. A verb returns an exitError for any but 0 and 1.
@@ -38,6 +40,7 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.Err }
 
 func main() {
+	llama.RunSelfTest()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks for an orderly end; the next one ends the process at
 	// once, as it does by default.

@@ -67,7 +67,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.model, "model", os.Getenv(modelEnv), "GGUF file, or a name of 'swarm model list' (default $"+modelEnv+")")
 	flags.IntVar(&f.parallel, "parallel", engine.DefaultParallel, "sequences decoded together, K")
-	flags.IntVar(&f.context, "context", 0, "KV cache in tokens, shared by all sequences (default 512 for each, at least 2048)")
+	flags.IntVar(&f.context, "context", 0, "most tokens of a user, prompt and output (default 1024)")
 	flags.IntVar(&f.threads, "threads", 0, "compute threads (default: the whole CPUs of the quota)")
 	flags.StringVar(&f.template, "chat-template", "", "Jinja file to use in place of the model's own, or 'plain' for a base model that has none")
 	flags.StringVar(&f.library, "llama-lib", "", "folder of the llama.cpp libraries (default $"+llama.LibraryEnv+", else .cache/llama)")
@@ -101,7 +101,7 @@ func (f *modelFlags) llamaOptions() (llama.Options, error) {
 			template = string(b)
 		}
 	}
-	opt := llama.Options{LibraryDir: f.library, ChatTemplate: template, Path: path, Parallel: f.parallel, ContextCells: f.context, Threads: threads}
+	opt := llama.Options{LibraryDir: f.library, ChatTemplate: template, Path: path, Parallel: f.parallel, ContextPerSequence: f.context, Threads: threads, SelfTest: true}
 	if entry != nil {
 		opt.Name = entry.Name + " " + entry.Quantization
 		return opt, nil

@@ -72,7 +72,7 @@ type Grammar interface {
 type Info struct {
 	Model        string // name and quantization, for Row.Model
 	Vocab        int    // tokens in the vocabulary
-	ContextCells int    // KV cache cells, shared by all sequences
+	ContextCells int    // KV cache cells of all sequences together
 	SeqCells     int    // the most cells one sequence may take
 	MaxSeqs      int    // sequences in the KV cache, the prefix's own included
 	MaxBatch     int    // tokens in one Decode
@@ -87,6 +87,9 @@ type Host struct {
 	Threads  int           // compute threads
 	CPUs     float64       // CPUs the process may use, its quota included
 	LoadTime time.Duration // from opening the file to being ready
+	// LambdaMemoryMib is the memory setting of the Lambda function that this
+	// process is, 0 elsewhere.
+	LambdaMemoryMib int
 
 	// Of the model's file:
 	Quantization string

@@ -13,24 +13,16 @@ type Options struct {
 	// Info.MaxSeqs-1.
 	Parallel int
 	// PrefillChunk is how many prompt tokens a step takes along beside running
-	// sequences; their decode then rides on the same pass over the weights.
-	// Default 64.
+	// sequences. A small one keeps the time between two tokens of a sequence
+	// short; the default is as many as a step holds, which was fastest.
 	PrefillChunk int
-	// StepMultiple rounds the prefill chunk so that a step's tokens are a
-	// multiple of it: llama.cpp's matrix kernels take rows by four, and what is
-	// left over costs a pass of its own. Default 4.
-	StepMultiple int
 	// NoPrefix switches the shared prefix off, and OneAtATime clears the cache
 	// between users: the loops that a bench compares with.
 	NoPrefix bool
 }
 
-// Defaults of Options.
-const (
-	DefaultParallel     = 16
-	DefaultPrefillChunk = 64
-	defaultStepMultiple = 4
-)
+// DefaultParallel is the default of Options.Parallel.
+const DefaultParallel = 16
 
 // Request is one prompt and what may be generated for it.
 type Request struct {
@@ -148,19 +140,13 @@ func New(backend Backend, opt Options) (*Engine, error) {
 		opt.Parallel = min(DefaultParallel, info.MaxSeqs-1)
 	}
 	if opt.PrefillChunk == 0 {
-		opt.PrefillChunk = DefaultPrefillChunk
-	}
-	if opt.StepMultiple == 0 {
-		opt.StepMultiple = defaultStepMultiple
+		opt.PrefillChunk = info.MaxBatch
 	}
 	if opt.Parallel < 1 || opt.Parallel > info.MaxSeqs-1 {
 		return nil, &OptionError{Field: "parallel", Value: opt.Parallel, Want: fmt.Sprintf("1 to %d, the sequences of the context less one for the shared prefix", info.MaxSeqs-1)}
 	}
 	if opt.PrefillChunk < 1 || opt.PrefillChunk > info.MaxBatch {
 		return nil, &OptionError{Field: "prefill chunk", Value: opt.PrefillChunk, Want: fmt.Sprintf("1 to %d", info.MaxBatch)}
-	}
-	if opt.StepMultiple < 1 {
-		return nil, &OptionError{Field: "step multiple", Value: opt.StepMultiple, Want: "at least 1"}
 	}
 	e := &Engine{backend: backend, opt: opt, info: info, tokenizer: tokenizer{backend: backend}, clock: time.Now}
 	for i := range opt.Parallel {

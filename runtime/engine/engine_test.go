@@ -413,7 +413,7 @@ func TestDrain(t *testing.T) {
 
 func TestNewRefusesOptions(t *testing.T) {
 	t.Parallel()
-	for _, opt := range []engine.Options{{Parallel: 17}, {Parallel: -1}, {PrefillChunk: 513}, {PrefillChunk: -1}, {StepMultiple: -4}} {
+	for _, opt := range []engine.Options{{Parallel: 17}, {Parallel: -1}, {PrefillChunk: 513}, {PrefillChunk: -1}} {
 		if _, err := engine.New(fake.New(fake.Options{}), opt); err == nil {
 			t.Errorf("%+v was taken", opt)
 		}

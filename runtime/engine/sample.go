@@ -61,7 +61,7 @@ func (s *sampler) next(logits []float32) (Token, bool) {
 	var t Token
 	switch {
 	case s.Temperature <= 0 && s.grammar == nil:
-		t = argmax(logits)
+		t = Argmax(logits)
 	case s.Temperature <= 0:
 		var ok bool
 		if t, ok = s.bestAllowed(logits); !ok {
@@ -79,9 +79,9 @@ func (s *sampler) next(logits []float32) (Token, bool) {
 	return t, true
 }
 
-// argmax returns the index of the greatest value, the lowest on a tie. NaN
+// Argmax returns the index of the greatest value, the lowest on a tie. NaN
 // never wins.
-func argmax(v []float32) Token {
+func Argmax(v []float32) Token {
 	best, at := float32(math.Inf(-1)), 0
 	// Four at a time: the branch is almost never taken, so the loop runs at the
 	// speed of the comparisons.
@@ -110,7 +110,7 @@ const grammarWindow = 64
 
 // bestAllowed returns the most likely token that the grammar allows.
 func (s *sampler) bestAllowed(logits []float32) (Token, bool) {
-	if t := argmax(logits); s.allowed(t) {
+	if t := Argmax(logits); s.allowed(t) {
 		return t, true
 	}
 	for window := grammarWindow; ; window = len(logits) {
@@ -186,7 +186,7 @@ func byLogit(a, b candidate) int {
 
 // draw samples by temperature, min-p and top-p, in this order.
 func (s *sampler) draw(logits []float32) (Token, bool) {
-	best := logits[argmax(logits)]
+	best := logits[Argmax(logits)]
 	floor := best - negligible*s.Temperature
 	if s.MinP > 0 {
 		floor = max(floor, best+s.Temperature*float32(math.Log(float64(s.MinP))))

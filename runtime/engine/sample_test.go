@@ -22,7 +22,7 @@ func TestArgmax(t *testing.T) {
 		{"masked", []float32{inf, inf, -7, inf, inf}, 2},
 	}
 	for _, tt := range tests {
-		if got := argmax(tt.v); got != tt.want {
+		if got := Argmax(tt.v); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -125,6 +125,6 @@ func BenchmarkArgmax128k(b *testing.B) {
 		logits[i] = float32(rng.NormFloat64())
 	}
 	for b.Loop() {
-		argmax(logits)
+		Argmax(logits)
 	}
 }

@@ -287,14 +287,22 @@ func (r *run) plan() {
 	}
 	budget := r.info.MaxBatch
 	if running := r.batch.Len(); running > 0 {
-		m := r.opt.StepMultiple
-		budget = min(budget, (running+r.opt.PrefillChunk+m-1)/m*m)
+		budget = min(budget, running+r.opt.PrefillChunk)
 	}
+	began := false
 	for _, s := range r.slots {
 		if s.work == nil || s.decoding() {
 			continue
 		}
-		for s.past < len(s.work.prompt) && r.batch.Len() < budget {
+		left, room := len(s.work.prompt)-s.past, budget-r.batch.Len()
+		if room <= 0 || began && left > room {
+			// A prompt that would only begin in this step comes whole in the next:
+			// llama.cpp takes sequences of one length together and cuts the step
+			// where lengths differ.
+			continue
+		}
+		began = true
+		for range min(left, room) {
 			last := s.past == len(s.work.prompt)-1
 			if last {
 				s.at = r.batch.Len()

@@ -106,7 +106,7 @@ func calibration(s engine.Stats, h engine.Host, name string, parallel int, recor
 	running := max(1, int(s.PureDecode.Tokens/s.PureDecode.Steps))
 	return &plan.Calibration{
 		Schema: plan.CalibrationSchema, MeasuredAt: now(), Source: "swarm run", Confidence: "measured",
-		Machine: plan.CalibrationMachine{CPU: h.CPU, Arch: h.Arch, Features: h.Features, Variant: h.Variant, Threads: h.Threads, CPUs: h.CPUs},
+		Machine: plan.CalibrationMachine{CPU: h.CPU, Arch: h.Arch, Features: h.Features, Variant: h.Variant, Threads: h.Threads, CPUs: h.CPUs, LambdaMemoryMib: h.LambdaMemoryMib},
 		Model: plan.CalibrationModel{
 			Name: name, Quantization: h.Quantization, Parameters: h.Parameters, WeightBytes: h.WeightBytes, Layers: h.Layers, KVBytesToken: h.KVBytesToken, RandomWeight: h.Random,
 		},
@@ -116,7 +116,7 @@ func calibration(s engine.Stats, h engine.Host, name string, parallel int, recor
 		Workloads: []plan.Workload{{
 			Name:         "run",
 			PrefixTokens: int(s.CachedTokens / records), OwnTokens: int(s.PrefillTokens / records), OutputTokens: int(s.CompletionTokens / records),
-			Parallel: parallel, SecPerUser: wallSec / float64(records),
+			Parallel: parallel, SecPerUser: wallSec / float64(records), Users: int(records),
 		}},
 	}
 }

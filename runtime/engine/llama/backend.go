@@ -1,12 +1,14 @@
 package llama
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -28,16 +30,19 @@ type Options struct {
 	Name string
 	// Parallel is how many sequences run together, 1 to 255. Default 16.
 	Parallel int
-	// ContextCells is the size of the KV cache in tokens, shared by all
-	// sequences. Default 512 for each of Parallel, at least 2048.
-	ContextCells int
+	// ContextPerSequence is the most tokens of one sequence, prompt and output.
+	// The KV cache is laid out for Parallel+1 of them, one for the shared prefix.
+	// Default 1024.
+	ContextPerSequence int
 	// MaxBatch is the most tokens of one step. Default 512.
 	MaxBatch int
 	// Threads to compute with. Default 1; callers pass engine.Threads.
 	Threads int
-	// SplitKV gives each sequence a KV cache of its own instead of one for all.
-	// The default was faster where it was measured, see docs/engine.md.
-	SplitKV bool
+	// UnifiedKV puts all sequences into one KV cache. Then a sequence may take
+	// room that others leave, and the prefix is there once; but attention goes
+	// over everyone's cells, which was slower where it was measured, see
+	// docs/engine.md.
+	UnifiedKV bool
 	// NoFlashAttention switches flash attention off, for measuring.
 	NoFlashAttention bool
 	// NoRepack keeps the weights in the file's own layout: half the memory where
@@ -47,16 +52,19 @@ type Options struct {
 	// right where the file lies on storage that is fetched lazily, as a Lambda
 	// image's is.
 	ReadWeights bool
+	// SelfTest computes something in a process of its own first, so that
+	// libraries made for another processor give an error and not a crash. The
+	// program's main must begin with RunSelfTest.
+	SelfTest bool
 	// ChatTemplate replaces the file's own, in Jinja.
 	ChatTemplate string
 }
 
 // Defaults of Options.
 const (
-	DefaultCellsPerSequence = 512
-	minContextCells         = 2048
-	defaultMaxBatch         = 512
-	maxParallel             = 255 // llama.cpp has 256 sequences, one is the prefix's
+	DefaultContextPerSequence = 1024
+	defaultMaxBatch           = 512
+	maxParallel               = 255 // llama.cpp has 256 sequences, one is the prefix's
 )
 
 // Backend is a model loaded with llama.cpp.
@@ -102,6 +110,11 @@ func Open(opt Options) (*Backend, error) {
 	if err := checkMemory(header, opt, availableMemory("/", os.Getenv)); err != nil {
 		return nil, err
 	}
+	if opt.SelfTest {
+		if err := SelfTest(context.Background(), opt.LibraryDir); err != nil {
+			return nil, err
+		}
+	}
 	if err := loadLibrary(opt.LibraryDir); err != nil {
 		return nil, err
 	}
@@ -120,11 +133,11 @@ func (o *Options) setDefaults() error {
 	if o.Parallel < 1 || o.Parallel > maxParallel {
 		return &engine.OptionError{Field: "parallel", Value: o.Parallel, Want: fmt.Sprintf("1 to %d", maxParallel)}
 	}
-	if o.ContextCells == 0 {
-		o.ContextCells = max(minContextCells, DefaultCellsPerSequence*o.Parallel)
+	if o.ContextPerSequence == 0 {
+		o.ContextPerSequence = DefaultContextPerSequence
 	}
-	if o.ContextCells < 64 {
-		return &engine.OptionError{Field: "context", Value: o.ContextCells, Want: "at least 64 tokens"}
+	if o.ContextPerSequence < 64 {
+		return &engine.OptionError{Field: "context", Value: o.ContextPerSequence, Want: "at least 64 tokens"}
 	}
 	if o.MaxBatch == 0 {
 		o.MaxBatch = defaultMaxBatch
@@ -141,6 +154,9 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
+// cells returns the size of the whole KV cache.
+func (o *Options) cells() int { return (o.Parallel + 1) * o.ContextPerSequence }
+
 func (b *Backend) open() error {
 	library.log.take()
 	mp := cpp.ModelDefaultParams()
@@ -155,7 +171,7 @@ func (b *Backend) open() error {
 		return newModelError(b.opt.Path, library.log.take())
 	}
 	cp := cpp.ContextDefaultParams()
-	cp.NCtx = uint32(b.opt.ContextCells)
+	cp.NCtx = uint32(b.opt.cells())
 	cp.NBatch, cp.NUbatch = uint32(b.opt.MaxBatch), uint32(b.opt.MaxBatch)
 	cp.NSeqMax = uint32(b.opt.Parallel + 1)
 	// Without a bound the graph is laid out for logits of every batch entry:
@@ -163,7 +179,7 @@ func (b *Backend) open() error {
 	// sequence, the idle one of the prefix included.
 	cp.NOutputsMax = uint32(b.opt.Parallel + 1)
 	cp.NThreads, cp.NThreadsBatch = int32(b.opt.Threads), int32(b.opt.Threads)
-	cp.KVUnified = flag(!b.opt.SplitKV)
+	cp.KVUnified = flag(b.opt.UnifiedKV)
 	cp.FlashAttentionType = cpp.FlashAttentionTypeEnabled
 	if b.opt.NoFlashAttention {
 		cp.FlashAttentionType = cpp.FlashAttentionTypeDisabled
@@ -192,8 +208,9 @@ func (b *Backend) describe() {
 		MaxSeqs:      b.opt.Parallel + 1,
 		MaxBatch:     b.opt.MaxBatch,
 	}
-	if b.opt.SplitKV {
-		b.info.SeqCells = min(b.info.SeqCells, cells/b.info.MaxSeqs)
+	if !b.opt.UnifiedKV {
+		// llama.cpp rounds up; what was asked for is what is promised.
+		b.info.SeqCells = min(b.info.SeqCells, b.opt.ContextPerSequence)
 	}
 	if b.info.Model == "" {
 		b.info.Model = Name(b.opt.Path, b.header)
@@ -239,8 +256,13 @@ func (b *Backend) Host() engine.Host {
 	if arch == "amd64" {
 		arch = "x86_64"
 	}
+	lambdaMib, err := strconv.Atoi(os.Getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"))
+	if err != nil {
+		lambdaMib = 0 // not on Lambda
+	}
 	return engine.Host{
-		CPU: cpuName("/proc/cpuinfo"), Arch: arch, Features: Features(), Variant: Variant(), Threads: b.opt.Threads,
+		LambdaMemoryMib: lambdaMib,
+		CPU:             cpuName("/proc/cpuinfo"), Arch: arch, Features: Features(), Variant: Variant(), Threads: b.opt.Threads,
 		CPUs: engine.CPUs(runtime.NumCPU()), LoadTime: b.load, Quantization: b.header.Quantization, Parameters: b.header.Parameters,
 		WeightBytes: b.header.WeightBytes, Layers: b.header.Layers, KVBytesToken: b.header.KVBytesPerToken(), Random: b.header.RandomWeights,
 	}

@@ -78,7 +78,7 @@ func availableMemory(root string, getenv func(string) string) int64 {
 // checkMemory refuses a model that does not fit, with the sum.
 func checkMemory(h *model.Header, o Options, available int64) error {
 	need := h.MemoryNeed(model.MemoryOptions{
-		Parallel: o.Parallel, ContextPerSequence: (o.ContextCells + o.Parallel - 1) / o.Parallel,
+		Parallel: o.Parallel + 1, ContextPerSequence: o.ContextPerSequence,
 		// A mapped file is not counted twice: its pages can be dropped again.
 		MicroBatch: o.MaxBatch,
 	})
@@ -87,6 +87,6 @@ func checkMemory(h *model.Header, o Options, available int64) error {
 	}
 	return &ModelError{Path: o.Path, Fault: FaultMemory, Detail: fmt.Sprintf(
 		"weights %s + KV cache of %d tokens %s + compute %s + overhead %s = %s, %s are available",
-		model.FormatBytes(need.WeightBytes+need.RepackBytes), o.ContextCells, model.FormatBytes(need.KVBytes),
+		model.FormatBytes(need.WeightBytes+need.RepackBytes), o.cells(), model.FormatBytes(need.KVBytes),
 		model.FormatBytes(need.ComputeBytes), model.FormatBytes(need.OverheadBytes), model.FormatBytes(need.TotalBytes), model.FormatBytes(available))}
 }

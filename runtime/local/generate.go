@@ -39,10 +39,7 @@ type prepared struct {
 // reads and renders, one generates, one writes. When ctx ends, the users in
 // flight are finished and written.
 func (r *run) generate(ctx context.Context, left int64) error {
-	eng, err := r.newEngine()
-	if err != nil {
-		return errors.Join(err, r.backend.Close())
-	}
+	eng := r.engine
 	r.progress.Total, r.progress.Done = left, 0
 	r.OnProgress(r.progress)
 	r.times.start()
@@ -72,22 +69,29 @@ func (r *run) generate(ctx context.Context, left int64) error {
 		return err
 	})
 	group.Go(func() error { return r.write(failed, rows) })
-	err = group.Wait()
+	err := group.Wait()
 	r.times.stop()
 	r.account(eng)
-	if err = errors.Join(err, eng.Close(), r.backend.Close()); err != nil {
+	if err = errors.Join(err, r.unload()); err != nil {
 		return err // even if it was interrupted too: this needs looking at
 	}
 	return ctx.Err()
 }
 
-// load opens the model.
+// load opens the model, and tries what would otherwise fail every single record.
 func (r *run) load(ctx context.Context) (err error) {
-	r.backend, err = r.Model.Open(ctx)
-	return err
+	if r.backend, err = r.Model.Open(ctx); err != nil {
+		return err
+	}
+	if r.engine, err = r.newEngine(); err != nil {
+		return errors.Join(err, r.backend.Close())
+	}
+	return nil
 }
 
-// newEngine also tries what would otherwise fail every single record.
+// unload closes what load has opened.
+func (r *run) unload() error { return errors.Join(r.engine.Close(), r.backend.Close()) }
+
 func (r *run) newEngine() (*engine.Engine, error) {
 	eng, err := engine.New(r.backend, r.Engine)
 	if err != nil {

@@ -43,6 +43,7 @@ type run struct {
 	done     idSet // users with a row
 	rows     int64 // written, in this session and before
 	backend  engine.Backend
+	engine   *engine.Engine
 	progress Progress
 	times    timeline
 }
@@ -336,15 +337,19 @@ func (r *run) gatherAll(ctx context.Context) (err error) {
 		r.done.add(row.UserID)
 	}
 	r.rows = int64(len(r.done))
-	if err := r.gatherRejects(); err != nil {
-		return err
-	}
 	left, err := r.countLeft()
-	if err != nil || left == 0 {
+	if err != nil {
 		return err
 	}
+	if left == 0 {
+		return r.gatherRejects()
+	}
+	// The model comes first: a run whose model does not load leaves no row.
 	if err := r.timed(StageLoad, func() error { return r.load(ctx) }); err != nil {
 		return err
+	}
+	if err := r.gatherRejects(); err != nil {
+		return errors.Join(err, r.unload())
 	}
 	return r.timed(StageGenerate, func() error { return r.generate(ctx, left) })
 }

@@ -1,0 +1,403 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
+)
+
+// Options of Deliver. Composer and Sender are required.
+type Options struct {
+	Composer *Composer
+	Sender   Sender
+
+	// Ledger keeps a user from getting two mails, now and after a crash. nil
+	// remembers nothing, which only a Sender that may repeat itself can bear,
+	// such as EML.
+	Ledger Ledger
+
+	// Workers is how many mails are on their way at the same time; 4.
+	Workers int
+
+	// RatePerSec bounds the mails sent per second, retries included, evenly
+	// spaced; 0 for no bound.
+	RatePerSec float64
+
+	// MaxAttempts is how often a mail is tried while errors are Temporary; 4.
+	MaxAttempts int
+
+	// RetryDelay is the wait before the second attempt, doubled for each one
+	// after it up to a minute, each cut by up to half at random; 1 s.
+	RetryDelay time.Duration
+
+	// MaxFailedInRow stops the run when so many users in a row failed and none
+	// got through between them: then it is not about the users; 100.
+	MaxFailedInRow int
+
+	// ClaimBatch is how many mails are claimed in one step of the ledger, which
+	// is one fsync for a FileLedger; 64. After a kill -9 at most ClaimBatch +
+	// Workers + the confirmations of the last few milliseconds are unknown.
+	ClaimBatch int
+
+	// OnOutcome is told what became of every row, one call at a time, in the
+	// order in which they ended. nil for nobody.
+	OnOutcome func(Outcome)
+}
+
+// Result says what became of a row.
+type Result string
+
+// Results of a row.
+const (
+	Sent             Result = "sent"               // handed over and, with a ledger, recorded
+	SkippedFailed    Result = "skipped_failed"     // the row is not ok: there is no briefing
+	SkippedNoAddress Result = "skipped_no_address" // the row has no address
+	AlreadyDone      Result = "already"            // sent before, or another row of this run is about the same user
+	UnknownFate      Result = "unknown"            // may have been sent; not sent again by itself
+	Failed           Result = "failed"             // certainly not sent; a later run may try again
+	Unsent           Result = "unsent"             // the run ended before its turn; a later run sends it
+)
+
+// Outcome is what became of one row.
+type Outcome struct {
+	RunID, UserID string
+	Result        Result
+	Code          string // for Failed and UnknownFate: why
+	MessageID     string // for Sent: the id from the Sender
+	Time          time.Time
+}
+
+// Stats count the rows of a run. Every row that was read is in exactly one of
+// the counts: Rows is the sum of the others.
+type Stats struct {
+	Rows             int            `json:"rows"`
+	Sent             int            `json:"sent"`
+	SkippedFailed    int            `json:"skipped_failed"`
+	SkippedNoAddress int            `json:"skipped_no_address"`
+	Already          int            `json:"already"`
+	Unknown          int            `json:"unknown"`
+	Unsent           int            `json:"unsent"`
+	Failed           map[string]int `json:"failed"` // by code
+}
+
+// FailedTotal returns the number of failed rows over all codes.
+func (s Stats) FailedTotal() int {
+	total := 0
+	for _, n := range s.Failed {
+		total += n
+	}
+	return total
+}
+
+// add counts one outcome.
+func (s *Stats) add(o Outcome) {
+	s.Rows++
+	switch o.Result {
+	case Sent:
+		s.Sent++
+	case SkippedFailed:
+		s.SkippedFailed++
+	case SkippedNoAddress:
+		s.SkippedNoAddress++
+	case AlreadyDone:
+		s.Already++
+	case UnknownFate:
+		s.Unknown++
+	case Unsent:
+		s.Unsent++
+	case Failed:
+		if s.Failed == nil {
+			s.Failed = map[string]int{}
+		}
+		s.Failed[o.Code]++
+	}
+}
+
+// Deliver mails every row that is ok and has an address, and returns what became
+// of all it read. Memory does not grow with the rows. A user who fails is a
+// count, not an error; the error says why the run ended early: the rows could
+// not be read, the ledger not be written, a Fatal *SendError, too many failures
+// in a row, or ctx. Then the mails under way are finished, claims that were not
+// used are given back, and the same call again goes on where this one ended.
+func Deliver(ctx context.Context, rows iter.Seq2[briefing.Row, error], options Options) (Stats, error) {
+	if options.Composer == nil || options.Sender == nil {
+		return Stats{}, errors.New("deliver: needs a Composer and a Sender")
+	}
+	d := &delivery{Options: options}
+	d.setDefaults()
+	var stop context.CancelCauseFunc
+	d.ctx, stop = context.WithCancelCause(ctx)
+	defer stop(nil)
+	d.stop = stop
+
+	jobs := make(chan job)
+	d.ended = make(chan ending, 4*d.ClaimBatch)
+	var workers sync.WaitGroup
+	for range d.Workers {
+		workers.Go(func() {
+			for j := range jobs {
+				d.ended <- d.send(j)
+			}
+		})
+	}
+	settled := make(chan Stats)
+	go func() { settled <- d.settle() }()
+
+	d.admit(rows, jobs)
+	close(jobs)
+	workers.Wait()
+	close(d.ended)
+	stats := <-settled
+	return stats, context.Cause(d.ctx)
+}
+
+// delivery is one call of Deliver.
+type delivery struct {
+	Options
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	limiter *rate.Limiter
+	ended   chan ending
+}
+
+// job is a row whose mail is claimed.
+type job struct {
+	row briefing.Row
+	key Key
+}
+
+// ending is a row that reached its end, with what that means for the ledger.
+type ending struct {
+	Outcome
+	key     Key
+	claimed bool
+}
+
+func (d *delivery) setDefaults() {
+	positive := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	positive(&d.Workers, 4)
+	positive(&d.MaxAttempts, 4)
+	positive(&d.MaxFailedInRow, 100)
+	positive(&d.ClaimBatch, 64)
+	if d.RetryDelay <= 0 {
+		d.RetryDelay = time.Second
+	}
+	if d.RatePerSec > 0 {
+		// A burst of one: the rate is what an account allows in any second.
+		d.limiter = rate.NewLimiter(rate.Limit(d.RatePerSec), 1)
+	}
+}
+
+// admit reads the rows, claims those to be mailed group by group and hands them
+// to the workers, until the rows or the run end.
+func (d *delivery) admit(rows iter.Seq2[briefing.Row, error], jobs chan<- job) {
+	group := make([]job, 0, d.ClaimBatch)
+	defer func() {
+		for _, j := range group { // read, but the run ended before they were claimed
+			d.ended <- ending{Outcome: outcome(j.row, Unsent, "")}
+		}
+	}()
+	for row, err := range rows {
+		if err != nil {
+			d.stop(fmt.Errorf("deliver: read rows: %w", err))
+			return
+		}
+		switch {
+		case row.Status != briefing.StatusOK:
+			d.ended <- ending{Outcome: outcome(row, SkippedFailed, "")}
+		case row.Email == "":
+			d.ended <- ending{Outcome: outcome(row, SkippedNoAddress, "")}
+		default:
+			group = append(group, job{row, KeyOf(row.RunID, row.UserID)})
+		}
+		if d.ctx.Err() != nil {
+			return
+		}
+		if len(group) == d.ClaimBatch {
+			if !d.dispatch(group, jobs) {
+				return
+			}
+			group = group[:0]
+		}
+	}
+	if d.dispatch(group, jobs) {
+		group = group[:0]
+	}
+}
+
+// dispatch claims a group and hands it out. False means that nothing of the
+// group was claimed, because the run ended.
+func (d *delivery) dispatch(group []job, jobs chan<- job) bool {
+	if len(group) == 0 {
+		return true
+	}
+	if d.ctx.Err() != nil {
+		return false
+	}
+	var claims []Claim
+	if d.Ledger != nil {
+		keys := make([]Key, len(group))
+		for i, j := range group {
+			keys[i] = j.key
+		}
+		var err error
+		if claims, err = d.Ledger.Claim(d.ctx, keys); err != nil {
+			d.stop(fmt.Errorf("deliver: %w", err))
+			return false
+		}
+	}
+	for i, j := range group {
+		claim := Claimed
+		if claims != nil {
+			claim = claims[i]
+		}
+		switch claim {
+		case Claimed:
+			select {
+			case jobs <- j:
+			case <-d.ctx.Done():
+				d.ended <- ending{outcome(j.row, Unsent, ""), j.key, true}
+			}
+		case Unknown:
+			d.ended <- ending{Outcome: outcome(j.row, UnknownFate, "claimed_before")}
+		default:
+			d.ended <- ending{Outcome: outcome(j.row, AlreadyDone, "")}
+		}
+	}
+	return true
+}
+
+// send composes one mail and sends it, again while that makes sense.
+func (d *delivery) send(j job) ending {
+	end := func(result Result, code string) ending {
+		return ending{outcome(j.row, result, code), j.key, true}
+	}
+	if d.ctx.Err() != nil {
+		return end(Unsent, "")
+	}
+	message, err := d.Composer.Compose(j.row)
+	if err != nil {
+		return end(Failed, errorCode(err))
+	}
+	delay := d.RetryDelay
+	for attempt := 1; ; attempt++ {
+		if d.limiter != nil && d.limiter.Wait(d.ctx) != nil {
+			return end(Unsent, "")
+		}
+		id, err := d.Sender.Send(d.ctx, message)
+		if err == nil {
+			done := end(Sent, "")
+			done.MessageID = id
+			return done
+		}
+		var failure *SendError
+		if !errors.As(err, &failure) {
+			// A sender that breaks its contract: better no mail than two.
+			failure = &SendError{Kind: Uncertain, Code: "untyped_error"}
+		}
+		switch failure.Kind {
+		case Permanent:
+			return end(Failed, failure.Code)
+		case Fatal:
+			d.stop(fmt.Errorf("deliver: %w", failure))
+			return end(Unsent, "")
+		case Temporary:
+			if d.ctx.Err() != nil {
+				return end(Unsent, "")
+			}
+			if attempt >= d.MaxAttempts {
+				return end(Failed, failure.Code)
+			}
+			select {
+			case <-d.ctx.Done():
+				return end(Unsent, "")
+			case <-time.After(jitter(delay)):
+			}
+			delay = min(2*delay, max(time.Minute, d.RetryDelay))
+		default:
+			return end(UnknownFate, failure.Code)
+		}
+	}
+}
+
+// settle counts what ended and tells the ledger, many at a time: whatever came
+// in while the last step was written goes into the next one.
+func (d *delivery) settle() Stats {
+	var stats Stats
+	failedInRow := 0
+	var sent []Receipt
+	var released []Key
+	for first := range d.ended {
+		group := []ending{first}
+	collect:
+		for len(group) < 4*d.ClaimBatch {
+			select {
+			case e, ok := <-d.ended:
+				if !ok {
+					break collect
+				}
+				group = append(group, e)
+			default:
+				break collect
+			}
+		}
+		if d.Ledger != nil {
+			sent, released = sent[:0], released[:0]
+			for _, e := range group {
+				switch {
+				case !e.claimed:
+				case e.Result == Sent:
+					sent = append(sent, Receipt{e.key, e.MessageID, e.Time})
+				case e.Result == Failed, e.Result == Unsent:
+					released = append(released, e.key)
+				}
+			}
+			if len(sent)+len(released) > 0 {
+				// Also when the run is being stopped: what is not recorded
+				// is unknown to the next one.
+				if err := d.Ledger.Settle(context.WithoutCancel(d.ctx), sent, released); err != nil {
+					d.stop(fmt.Errorf("deliver: %w", err))
+				}
+			}
+		}
+		for _, e := range group {
+			stats.add(e.Outcome)
+			switch e.Result {
+			case Sent:
+				failedInRow = 0
+			case Failed:
+				if failedInRow++; failedInRow == d.MaxFailedInRow {
+					d.stop(fmt.Errorf("deliver: the last %d mails all failed, the last one with %s: "+
+						"check the mail server, then run the same again", failedInRow, e.Code))
+				}
+			}
+			if d.OnOutcome != nil {
+				d.OnOutcome(e.Outcome)
+			}
+		}
+	}
+	return stats
+}
+
+func outcome(row briefing.Row, result Result, code string) Outcome {
+	return Outcome{RunID: row.RunID, UserID: row.UserID, Result: result, Code: code, Time: time.Now()}
+}
+
+func errorCode(err error) string {
+	var failure *SendError
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return CodeMessage
+}

@@ -56,7 +56,7 @@ func NewComposer(settings Settings) (*Composer, error) {
 	if err != nil {
 		faults = append(faults, fmt.Errorf("sender (from): %w: write it as \"Name <name@example.com>\"", err))
 	}
-	from.Name = cut(headerText(from.Name), maxNameRunes)
+	from.Name = displayName(from.Name)
 	c := &Composer{settings: settings, from: from}
 	if needsSMTPUTF8(from.Address) {
 		faults = append(faults, errors.New("sender (from): its part before the @ must be ASCII, or few servers take its mail"))
@@ -66,7 +66,7 @@ func NewComposer(settings Settings) (*Composer, error) {
 		if err != nil {
 			faults = append(faults, fmt.Errorf("reply-to: %w", err))
 		}
-		replyTo.Name = cut(headerText(replyTo.Name), maxNameRunes)
+		replyTo.Name = displayName(replyTo.Name)
 		c.replyTo = &replyTo
 	}
 	if len(faults) > 0 {
@@ -101,7 +101,7 @@ func (c *Composer) Compose(row briefing.Row) (Message, error) {
 			Err: fmt.Errorf("briefing has %d bytes, the limit is %d", len(row.Briefing), maxBriefingBytes)}
 	}
 	// The display name of the row, not one that the address may bring along.
-	to.Name = cut(headerText(row.Name), maxNameRunes)
+	to.Name = displayName(row.Name)
 
 	var unsubscribe string
 	if c.settings.UnsubscribeURL != nil {

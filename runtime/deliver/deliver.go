@@ -38,7 +38,8 @@ type Options struct {
 	RetryDelay time.Duration
 
 	// MaxFailedInRow stops the run when so many users in a row failed and none
-	// got through between them: then it is not about the users; 100.
+	// got through between them: then it is not about the users; 100. Rows with
+	// an address or a length that no mail can have do not count here.
 	MaxFailedInRow int
 
 	// ClaimBatch is how many mails are claimed in one step of the ledger, which
@@ -63,6 +64,13 @@ const (
 	UnknownFate      Result = "unknown"            // may have been sent; not sent again by itself
 	Failed           Result = "failed"             // certainly not sent; a later run may try again
 	Unsent           Result = "unsent"             // the run ended before its turn; a later run sends it
+)
+
+// Codes of an UnknownFate, beside those of an Uncertain SendError.
+const (
+	codeClaimedBefore = "claimed_before" // an earlier run claimed it and vanished
+	codeUntyped       = "untyped_error"  // the Sender returned no SendError
+	codeNotRecorded   = "not_recorded"   // the ledger could not be written
 )
 
 // Outcome is what became of one row.
@@ -270,7 +278,7 @@ func (d *delivery) dispatch(group []job, jobs chan<- job) bool {
 				d.ended <- ending{outcome(j.row, Unsent, ""), j.key, true}
 			}
 		case Unknown:
-			d.ended <- ending{Outcome: outcome(j.row, UnknownFate, "claimed_before")}
+			d.ended <- ending{Outcome: outcome(j.row, UnknownFate, codeClaimedBefore)}
 		default:
 			d.ended <- ending{Outcome: outcome(j.row, AlreadyDone, "")}
 		}
@@ -292,8 +300,13 @@ func (d *delivery) send(j job) ending {
 	}
 	delay := d.RetryDelay
 	for attempt := 1; ; attempt++ {
-		if d.limiter != nil && d.limiter.Wait(d.ctx) != nil {
-			return end(Unsent, "")
+		if d.limiter != nil {
+			if err := d.limiter.Wait(d.ctx); err != nil {
+				// The limiter gives up at once where ctx has a deadline before
+				// the next mail is due; the run ends early there and then.
+				d.stop(fmt.Errorf("deliver: the next mail is due after the deadline: %w", context.DeadlineExceeded))
+				return end(Unsent, "")
+			}
 		}
 		id, err := d.Sender.Send(d.ctx, message)
 		if err == nil {
@@ -304,7 +317,7 @@ func (d *delivery) send(j job) ending {
 		var failure *SendError
 		if !errors.As(err, &failure) {
 			// A sender that breaks its contract: better no mail than two.
-			failure = &SendError{Kind: Uncertain, Code: "untyped_error"}
+			failure = &SendError{Kind: Uncertain, Code: codeUntyped}
 		}
 		switch failure.Kind {
 		case Permanent:
@@ -368,6 +381,12 @@ func (d *delivery) settle() Stats {
 				// is unknown to the next one.
 				if err := d.Ledger.Settle(context.WithoutCancel(d.ctx), sent, released); err != nil {
 					d.stop(fmt.Errorf("deliver: %w", err))
+					// The claims stay open, and that is how the next run finds them.
+					for i, e := range group {
+						if e.claimed {
+							group[i].Result, group[i].Code, group[i].MessageID = UnknownFate, codeNotRecorded, ""
+						}
+					}
 				}
 			}
 		}
@@ -377,6 +396,9 @@ func (d *delivery) settle() Stats {
 			case Sent:
 				failedInRow = 0
 			case Failed:
+				if e.Code == CodeAddress || e.Code == CodeTooLong {
+					break // the row is at fault, whatever the server does
+				}
 				if failedInRow++; failedInRow == d.MaxFailedInRow {
 					d.stop(fmt.Errorf("deliver: the last %d mails all failed, the last one with %s: "+
 						"check the mail server, then run the same again", failedInRow, e.Code))

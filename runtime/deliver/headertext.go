@@ -44,6 +44,13 @@ func headerText(text string) string {
 	return strings.ReplaceAll(text, "=?", "= ?")
 }
 
+// displayName makes a name that can stand before an address. net/mail writes a
+// backslash as it is into an encoded word, where RFC 2047 (5, rule 3) has none
+// and receivers see no address after it.
+func displayName(name string) string {
+	return cut(strings.ReplaceAll(headerText(name), `\`, "/"), maxNameRunes)
+}
+
 // cut shortens text to at most limit runes with an ellipsis, at the end of a
 // word where one is near, and never inside what a reader sees as one character.
 func cut(text string, limit int) string {

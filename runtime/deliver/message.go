@@ -71,8 +71,10 @@ func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	for _, field := range m.Headers {
 		msg.SetGenHeader(gomail.Header(field.Name), field.Value)
 	}
-	msg.SetBodyString(gomail.TypeTextPlain, m.Text, gomail.WithPartEncoding(bodyEncoding(m.Text)))
-	msg.AddAlternativeString(gomail.TypeTextHTML, m.HTML, gomail.WithPartEncoding(bodyEncoding(m.HTML)))
+	text, encoding := transferForm(m.Text)
+	msg.SetBodyString(gomail.TypeTextPlain, text, gomail.WithPartEncoding(encoding))
+	html, encoding := transferForm(m.HTML)
+	msg.AddAlternativeString(gomail.TypeTextHTML, html, gomail.WithPartEncoding(encoding))
 	return msg.WriteTo(w)
 }
 
@@ -118,13 +120,14 @@ func (m *Message) boundary() string {
 	return "part-" + hex.EncodeToString(hash.Sum(nil)[:18])
 }
 
-// bodyEncoding picks the shorter one of the two encodings that survive every
-// server on the way.
-func bodyEncoding(text string) gomail.Encoding {
+// transferForm picks the shorter one of the two encodings that survive every
+// server on the way, and returns the text as that encoding takes it.
+func transferForm(text string) (string, gomail.Encoding) {
 	if mostlyNonASCII(text) {
-		return gomail.EncodingB64
+		// Base64 keeps line ends as they are, and those of mail are CR LF.
+		return strings.ReplaceAll(text, "\n", "\r\n"), gomail.EncodingB64
 	}
-	return gomail.EncodingQP
+	return text, gomail.EncodingQP
 }
 
 // mostlyNonASCII tells whether base64, four bytes for three, is shorter than

@@ -71,7 +71,7 @@ func cut(text string, limit int) string {
 		runes += n
 	}
 	// Scripts without spaces, and a very long word, are cut where they are.
-	if lastSpace > end*2/3 && !strings.HasPrefix(text[end:], " ") {
+	if lastSpace > end/2 && !strings.HasPrefix(text[end:], " ") {
 		end = lastSpace
 	}
 	return strings.TrimRight(text[:end], " ") + "…"

@@ -46,6 +46,9 @@ func NewUnsubscribeLinks(urlTemplate string, key []byte) (*UnsubscribeLinks, err
 	if u, err := url.Parse(before); err != nil || u.Host == "" || !strings.Contains(strings.TrimPrefix(before, "https://"), "/") {
 		return nil, fmt.Errorf("unsubscribe URL %q: {token} must be in the path or the query", urlTemplate)
 	}
+	if strings.Contains(before, "#") {
+		return nil, fmt.Errorf("unsubscribe URL %q: {token} must be in the path or the query, what comes after a # never reaches the server", urlTemplate)
+	}
 	if len(key) < minUnsubscribeKey {
 		return nil, fmt.Errorf("unsubscribe key has %d bytes, needs at least %d random ones", len(key), minUnsubscribeKey)
 	}
@@ -68,6 +71,10 @@ func (u *UnsubscribeLinks) Token(runID, userID string) string {
 // key, and an error for anything else.
 func (u *UnsubscribeLinks) Verify(token string) (runID, userID string, err error) {
 	invalid := errors.New("unsubscribe token is not valid")
+	// The decoder skips line ends, which would give a token more than one spelling.
+	if strings.ContainsAny(token, "\r\n") {
+		return "", "", invalid
+	}
 	data, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(data) < unsubscribeTag {
 		return "", "", invalid

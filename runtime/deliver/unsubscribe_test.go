@@ -67,7 +67,7 @@ func TestUnsubscribeTampering(t *testing.T) {
 		"another user":  base64.RawURLEncoding.EncodeToString(bytes.Replace(data, []byte("user-1"), []byte("user-2"), 1)),
 		"moved border":  base64.RawURLEncoding.EncodeToString(append([]byte{data[0] + 1}, data[1:]...)),
 		"huge length":   base64.RawURLEncoding.EncodeToString(append([]byte{0xff, 0xff, 0xff, 0xff, 0x7f}, data[1:]...)),
-		"another token": links.Token("run-1", "user-2")[:12] + token[12:],
+		"another token": links.Token("run-1", "user-2")[:16] + token[16:],
 	}
 	for i := range data {
 		flipped := bytes.Clone(data)

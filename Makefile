@@ -14,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 export SWARM_TOOLS_DIR := $(CURDIR)/$(TOOLS)
 
-.PHONY: help setup demo test lint fuzz bench-million build tools clean
+.PHONY: help setup demo test lint fuzz bench-million build tools clean vuln
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -43,8 +43,12 @@ lint: tools ## gofmt, go vet, staticcheck
 	@go vet ./...
 	@$(TOOLS)/staticcheck ./...
 
+vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
+	@$(TOOLS)/govulncheck ./...
+
 test: setup lint ## Everything that must pass: linters, then all tests with the race detector
-	@go test -race -timeout 20m ./...
+	@scripts/test-tools.sh
+	@go test -race -timeout 30m ./...
 
 fuzz: ## Fuzz every parser for 30 seconds each
 	@scripts/fuzz.sh 30s

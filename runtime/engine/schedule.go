@@ -2,13 +2,12 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
-	"strings"
 	"time"
+	"unsafe"
 )
 
 // prefixSeq is the sequence that keeps the shared prefix.
@@ -26,7 +25,7 @@ const maxMemo = 4096
 type work struct {
 	req      Request
 	prompt   []Token
-	key      string // identity of a greedy prompt, "" where it may not be shared
+	key      promptKey // identity of a greedy prompt, zero where it may not be shared
 	admitted time.Time
 	// followers wait for the same text.
 	followers []Request
@@ -62,10 +61,10 @@ type run struct {
 	pull    func() (Request, bool)
 	emit    func(Result) error
 	waiting []*work
-	leaders map[string]*work  // greedy prompts in the works, by key
-	memo    map[string]Result // greedy prompts done, by key
-	drained bool              // the source has no more
-	outside time.Duration     // spent in pull and emit
+	leaders map[promptKey]*work  // greedy prompts in the works, by key
+	memo    map[promptKey]Result // greedy prompts done, by key
+	drained bool                 // the source has no more
+	outside time.Duration        // spent in pull and emit
 }
 
 // Generate runs the requests and calls emit once for each, in the order in
@@ -79,7 +78,7 @@ type run struct {
 func (e *Engine) Generate(ctx context.Context, requests iter.Seq[Request], emit func(Result) error) error {
 	next, stop := iter.Pull(requests)
 	defer stop()
-	r := &run{Engine: e, pull: next, emit: emit, leaders: map[string]*work{}, memo: map[string]Result{}}
+	r := &run{Engine: e, pull: next, emit: emit, leaders: map[promptKey]*work{}, memo: map[promptKey]Result{}}
 	start := e.clock()
 	err := r.loop(ctx)
 	e.stats.Wall += e.clock().Sub(start) - r.outside
@@ -420,7 +419,7 @@ func (r *run) finishUnstarted(w *work, err error) error {
 
 // settle sends res to w and its followers and remembers it for later ones.
 func (r *run) settle(w *work, res Result) error {
-	if w.key != "" {
+	if w.key != (promptKey{}) {
 		delete(r.leaders, w.key)
 		if len(r.memo) < maxMemo && res.FinishReason != FinishDeadline && res.Err == nil {
 			r.memo[w.key] = res
@@ -465,7 +464,9 @@ func (e *Engine) cachedPart(prompt []Token) int {
 // setPrefix makes the shared prefix that of the waiting prompts, unless the one
 // in the cache serves them as well. idle says that no sequence runs.
 func (r *run) setPrefix(idle bool) error {
-	if r.opt.NoPrefix {
+	if r.opt.NoPrefix || !idle && len(r.prefix) > 0 {
+		// The running sequences hold the prefix's cells: changing it now would
+		// not free them. The next idle moment can.
 		return nil
 	}
 	first := r.waiting[0].prompt
@@ -475,11 +476,6 @@ func (r *run) setPrefix(idle bool) error {
 	}
 	have := commonPrefix(r.prefix, first[:shared])
 	if have == shared {
-		return nil
-	}
-	if !idle && len(r.prefix) > 0 {
-		// The running sequences hold the prefix's cells: changing it now would
-		// not free them. The next idle moment can.
 		return nil
 	}
 	if len(r.waiting) == 1 {
@@ -559,19 +555,18 @@ func (q *Request) shareable() bool {
 	return q.Sampling.Temperature == 0 && q.OnText == nil && q.Deadline.IsZero() && !q.IgnoreEnd
 }
 
-// key identifies a greedy request by everything that decides its text.
-func (q *Request) key(prompt []Token) string {
-	var b strings.Builder
-	b.Grow(4*len(prompt) + 16)
-	var buf [4]byte
-	for _, t := range prompt {
-		binary.LittleEndian.PutUint32(buf[:], uint32(t))
-		b.Write(buf[:])
+// promptKey identifies a greedy request by everything that decides its text. It
+// is a hash of 256 bits: two requests never meet by chance.
+type promptKey [sha256.Size]byte
+
+func (q *Request) key(prompt []Token) promptKey {
+	h := sha256.New()
+	if len(prompt) > 0 {
+		// The tokens' own bytes: the key lives in this process only.
+		h.Write(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(prompt))), len(prompt)*int(unsafe.Sizeof(prompt[0]))))
 	}
-	binary.LittleEndian.PutUint32(buf[:], math.MaxUint32)
-	b.Write(buf[:])
-	fmt.Fprintf(&b, "%d%q%q", q.MaxTokens, q.Stop, q.Grammar)
-	return b.String()
+	fmt.Fprintf(h, "|%d%q%q", q.MaxTokens, q.Stop, q.Grammar)
+	return promptKey(h.Sum(nil))
 }
 
 // sharedWith returns r as the answer to another, equal request.

@@ -19,6 +19,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
+	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
 )
 
 // ErrInterrupted says that the run was ended on request. What was done is kept.
@@ -41,6 +42,7 @@ type run struct {
 	sink     *gather.ParquetDir
 	done     idSet // users with a row
 	doneAt   int64 // size of done when the session began
+	recipe   recipe.Recipe
 	backend  engine.Backend
 	progress Progress
 	times    timeline
@@ -66,7 +68,9 @@ func Run(ctx context.Context, opt Options) (*Manifest, error) {
 			return nil, err
 		}
 	}
-	r := &run{Options: opt, done: idSet{}}
+	r := &run{Options: opt, done: idSet{}, recipe: recipe.Recipe{
+		Model: opt.Model.Name, Template: opt.Template, MaxTokens: opt.MaxTokens, Sampling: opt.Sampling, Stop: opt.Stop, Grammar: opt.Grammar,
+	}}
 	err = r.stages(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = ErrInterrupted
@@ -166,7 +170,7 @@ func (r *run) timed(stage string, f func() error) error {
 	return err
 }
 
-func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+func now() time.Time { return recipe.Now() }
 
 // normalise reads the input, settles which run this is, and keeps its canonical
 // form. It does so in every session: the result is the same, and only reading

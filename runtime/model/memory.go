@@ -27,6 +27,9 @@ const (
 // share in a Lambda function. 512 MiB is a cautious figure, not a measured one.
 const OverheadBytes = 512 << 20
 
+// ProcessBytes is what a worker's process itself has resident beside the model.
+const ProcessBytes = 64 << 20
+
 // Lambda's bounds of the memory setting, in MiB; every whole number between is
 // allowed.
 const (
@@ -56,6 +59,9 @@ type Need struct {
 	ComputeBytes  int64 `json:"compute_bytes"`
 	OverheadBytes int64 `json:"overhead_bytes"`
 	TotalBytes    int64 `json:"total_bytes"`
+	// PeakBytes is the most resident memory that a process is expected to have:
+	// TotalBytes with ProcessBytes in the place of the cautious overhead.
+	PeakBytes int64 `json:"peak_bytes"`
 	// Parallel and ContextPerSequence are the settings the need is for, with
 	// the defaults filled in.
 	Parallel           int `json:"parallel"`
@@ -96,6 +102,7 @@ func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
 		n.RepackBytes = headBytes
 	}
 	n.TotalBytes = n.WeightBytes + n.RepackBytes + n.KVBytes + n.ComputeBytes + n.OverheadBytes
+	n.PeakBytes = n.TotalBytes - n.OverheadBytes + ProcessBytes
 	return n
 }
 

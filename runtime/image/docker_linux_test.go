@@ -295,7 +295,7 @@ func (it *imageTest) run(t *testing.T, tag, wantVariant string, more ...string) 
 	args := append([]string{"run", "--detach"}, sandbox...)
 	args = append(args, "--volume", buildtool.Path(t, "aws-lambda-rie")+":/rie:ro", "--entrypoint", "/rie")
 	for _, env := range append(firehose.Env(), "SWARM_HANDLER=generate", "SWARM_FIREHOSE_STREAM=briefings", "SWARM_THREADS=1", "SWARM_PARALLEL=2",
-		"SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=6", "AWS_LAMBDA_FUNCTION_TIMEOUT=120", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=2048") {
+		"SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.", "AWS_LAMBDA_FUNCTION_TIMEOUT=300", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=2048") {
 		args = append(args, "--env", env)
 	}
 	args = append(append(args, more...), tag, "--runtime-interface-emulator-address", "127.0.0.1:"+strconv.Itoa(port),

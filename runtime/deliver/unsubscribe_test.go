@@ -128,16 +128,3 @@ func TestUnsubscribeURLs(t *testing.T) {
 		t.Errorf("short key: error %v", err)
 	}
 }
-
-func FuzzUnsubscribeVerify(f *testing.F) {
-	links := testLinks(f, "https://briefings.example/u/{token}")
-	f.Add(links.Token("run-1", "user-1"))
-	f.Add("")
-	f.Add("AAAA")
-	f.Fuzz(func(t *testing.T, token string) {
-		run, user, err := links.Verify(token)
-		if err == nil && links.Token(run, user) != token {
-			t.Errorf("token %q is valid but not the one of its user", token)
-		}
-	})
-}

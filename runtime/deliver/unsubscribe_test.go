@@ -128,3 +128,17 @@ func TestUnsubscribeURLs(t *testing.T) {
 		t.Errorf("short key: error %v", err)
 	}
 }
+
+func FuzzVerify(f *testing.F) {
+	links := testLinks(f, "https://example.com/{token}")
+	f.Add("", "run", "user")
+	f.Add(links.Token("run", "user"), "", "")
+	f.Fuzz(func(t *testing.T, token, runID, userID string) {
+		if run, user, err := links.Verify(token); err == nil && links.Token(run, user) != token {
+			t.Errorf("token %q is taken but not the one for %q, %q", token, run, user)
+		}
+		if run, user, err := links.Verify(links.Token(runID, userID)); err != nil || run != runID || user != userID {
+			t.Errorf("Verify(Token(%q, %q)) = %q, %q, %v", runID, userID, run, user, err)
+		}
+	})
+}

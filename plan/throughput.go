@@ -292,7 +292,8 @@ func (c Calibration) Throughput(m Model, memoryMib int) Speeds {
 }
 
 // wholeJobFactor is how much longer the calibration's whole jobs took than the
-// sum of their parts: the median, kept between a half and the double.
+// sum of their parts: the median, kept between a half and the double. Neither
+// has the shared prefix in it, which a process computes once.
 func (c Calibration) wholeJobFactor() float64 {
 	t := newThroughput(CalibrationRates{c.PrefillTokensPerSec, c.Decode})
 	var factors []float64
@@ -304,7 +305,7 @@ func (c Calibration) wholeJobFactor() float64 {
 		if users < w.Parallel || users > maxBatch {
 			users = w.Parallel
 		}
-		parts := t.Batch(users, w.Parallel, max(0, w.PrefixTokens), w.OwnTokens, w.OutputTokens).Sec() / float64(users)
+		parts := t.Batch(users, w.Parallel, 0, w.OwnTokens, w.OutputTokens).Sec() / float64(users)
 		if parts > 0 {
 			factors = append(factors, w.SecPerUser/parts)
 		}

@@ -16,7 +16,8 @@ Darwin-arm64) package=mac-arm64-metal platform=darwin-arm64 ;;
 esac
 
 # The binding calls C functions through libffi.
-if [ "$(uname -s)" = Linux ] && ! ldconfig -p | grep -q 'libffi\.so\.8'; then
+# Not grep -q: it would end the pipe before ldconfig is done, which counts as a failure.
+if [ "$(uname -s)" = Linux ] && ! ldconfig -p | grep 'libffi\.so\.8' >/dev/null; then
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		say "installing libffi8"
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends libffi8 >/dev/null

@@ -191,7 +191,11 @@ func (f *benchFlags) print(w io.Writer, r *bench.Report, opt bench.Options) {
 	c := r.Calibration
 	fmt.Fprintf(w, "model    %s, %s of weights\n", c.Model.Name, model.FormatBytes(c.Model.WeightBytes))
 	fmt.Fprintf(w, "machine  %s, %s, variant %s, %d threads of %.1f CPUs\n", c.Machine.CPU, c.Machine.Arch, c.Machine.Variant, c.Machine.Threads, c.Machine.CPUs)
-	fmt.Fprintf(w, "load     %.1f s, peak memory %s\n", c.LoadSec, model.FormatBytes(c.PeakMemoryBytes))
+	fmt.Fprintf(w, "load     %.1f s", c.LoadSec)
+	if c.PeakMemoryBytes > 0 {
+		fmt.Fprintf(w, ", peak memory %s", model.FormatBytes(c.PeakMemoryBytes))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "prefill  %.1f tokens/s, one prompt\n", c.PrefillTokensPerSec)
 	if len(c.Decode) > 0 {
 		fmt.Fprintf(w, "decode   K           ")

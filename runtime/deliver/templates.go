@@ -101,11 +101,16 @@ func ParseTemplates(sources TemplateSources) (*Templates, error) {
 	return &t, nil
 }
 
+// buffers are what templates write into; growing one costs as much as filling it.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // execute writes the three parts. The view's subject becomes what the subject
 // template makes of it before the other two see it.
 func (t *Templates) execute(view *View) (subject, text, html string, err error) {
-	var buffer bytes.Buffer
-	if err := t.subject.Execute(&buffer, view); err != nil {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if err := t.subject.Execute(buffer, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	view.Subject = cut(headerText(buffer.String()), maxSubjectRunes)
@@ -113,13 +118,12 @@ func (t *Templates) execute(view *View) (subject, text, html string, err error) 
 		return "", "", "", fmt.Errorf("mail template: template: subject: gives an empty subject")
 	}
 	buffer.Reset()
-	if err := t.text.Execute(&buffer, view); err != nil {
+	if err := t.text.Execute(buffer, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	text = strings.ReplaceAll(buffer.String(), "\r\n", "\n")
 	buffer.Reset()
-	buffer.Grow(8 << 10)
-	if err := t.html.Execute(&buffer, view); err != nil {
+	if err := t.html.Execute(buffer, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	return view.Subject, text, buffer.String(), nil

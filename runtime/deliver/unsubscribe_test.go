@@ -129,15 +129,16 @@ func TestUnsubscribeURLs(t *testing.T) {
 	}
 }
 
-func FuzzUnsubscribeVerify(f *testing.F) {
-	links := testLinks(f, "https://briefings.example/u/{token}")
-	f.Add(links.Token("run-1", "user-1"))
-	f.Add("")
-	f.Add("AAAA")
-	f.Fuzz(func(t *testing.T, token string) {
-		run, user, err := links.Verify(token)
-		if err == nil && links.Token(run, user) != token {
-			t.Errorf("token %q is valid but not the one of its user", token)
+func FuzzVerify(f *testing.F) {
+	links := testLinks(f, "https://example.com/{token}")
+	f.Add("", "run", "user")
+	f.Add(links.Token("run", "user"), "", "")
+	f.Fuzz(func(t *testing.T, token, runID, userID string) {
+		if run, user, err := links.Verify(token); err == nil && links.Token(run, user) != token {
+			t.Errorf("token %q is taken but not the one for %q, %q", token, run, user)
+		}
+		if run, user, err := links.Verify(links.Token(runID, userID)); err != nil || run != runID || user != userID {
+			t.Errorf("Verify(Token(%q, %q)) = %q, %q, %v", runID, userID, run, user, err)
 		}
 	})
 }

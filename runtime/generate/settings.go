@@ -30,7 +30,7 @@ const (
 	EnvMinP         = "SWARM_MIN_P"          // 0 to 1, default 0
 	EnvSeed         = "SWARM_SEED"           // default 0
 	EnvParallel     = "SWARM_PARALLEL"       // sequences decoded together, default engine.DefaultParallel
-	EnvContext      = "SWARM_CONTEXT_TOKENS" // KV cache shared by all sequences, default llama.DefaultCellsPerSequence for each
+	EnvContext      = "SWARM_CONTEXT_TOKENS" // most tokens of a record, prompt and output; default llama.DefaultContextPerSequence
 	EnvThreads      = "SWARM_THREADS"        // default engine.Threads of the CPU quota
 
 	EnvStream      = "SWARM_FIREHOSE_STREAM"       // of the batch handler, required

@@ -192,7 +192,7 @@ func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Wo
 	}
 	p.model = generate.LoadModel(func() (engine.Backend, error) {
 		return llama.Open(llama.Options{
-			Path: s.ModelPath, Name: s.Recipe.Model, Parallel: s.Parallel, ContextCells: s.Context, Threads: threads,
+			Path: s.ModelPath, Name: s.Recipe.Model, Parallel: s.Parallel, ContextPerSequence: s.Context, Threads: threads,
 			ChatTemplate: s.ChatTemplate, ReadWeights: true,
 		})
 	})

@@ -91,6 +91,7 @@ func (r *run) account(eng *engine.Engine) {
 		facts.RecordsPerSec = float64(r.progress.Done) / wall
 		facts.CompletionPerSec = float64(s.CompletionTokens) / wall
 	}
+	facts.Timeline = r.times.points
 	r.manifest.Engine = facts
 	r.manifest.Calibration = calibration(s, h, eng.Info().Model, parallel, r.progress.Done, wall)
 }
@@ -162,7 +163,7 @@ func (r *run) writeReport(samples []briefing.Row) (err error) {
 		RunID: m.RunID, Command: r.Command, OutDir: r.Out, Title: m.Input.Name, Model: m.Settings.Model, Started: m.StartedAt, Finished: m.FinishedAt,
 		Records: m.Counts.Records, OK: m.Counts.OK, Failed: m.Counts.Failed, Rejected: m.Counts.Rejected,
 		PromptTokens: m.Tokens.Prompt, CachedTokens: m.Tokens.Cached, CompletionTokens: m.Tokens.Completion,
-		Timeline: r.times.points, PromptHist: r.times.prompt.bins(24), OutputHist: r.times.output.bins(24),
+		PromptHist: r.times.prompt.bins(24), OutputHist: r.times.output.bins(24),
 		FinishReasons: counts(m.Counts.ByFinish), FailuresBy: counts(m.Counts.ByErrorCode), Samples: samples,
 	}
 	if mail := m.Counts.Mail; mail != nil {
@@ -171,6 +172,7 @@ func (r *run) writeReport(samples []briefing.Row) (err error) {
 		d.NoMail = m.Counts.OK
 	}
 	if e := m.Engine; e != nil {
+		d.Timeline = e.Timeline
 		d.Parallel, d.BatchSize = e.Parallel, e.BatchSize
 		d.LoadSec, d.DecodeSec, d.EngineSec = e.LoadSec, e.DecodeSec, e.WallSec
 		d.Host = fmt.Sprintf("%s, %d threads, llama.cpp variant %s", e.CPU, e.Threads, e.Variant)

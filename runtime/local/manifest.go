@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/plan"
+	"github.com/briefing-swarm/briefing-swarm/runtime/report"
 )
 
 // ManifestSchema names the version of the Manifest document.
@@ -133,6 +134,9 @@ type EngineFacts struct {
 	LoadSec          float64 `json:"load_sec"`
 	WallSec          float64 `json:"wall_sec"`
 	DecodeSec        float64 `json:"decode_sec"` // of WallSec: inside llama.cpp
+	// Timeline is how far the session was over time, for the report of a later
+	// one that has nothing left to do.
+	Timeline []report.Point `json:"timeline,omitempty"`
 }
 
 // FileFacts is a file or folder that a run left, relative to its folder.

@@ -133,6 +133,10 @@ func TestRun(t *testing.T) {
 	if err != nil || again.RunID != m.RunID || again.Counts.OK != m.Counts.OK || again.Counts.Mail.Sent != m.Counts.OK {
 		t.Errorf("again: error %v, counts %+v", err, again.Counts)
 	}
+	page, err = os.ReadFile(filepath.Join(out, local.ReportName))
+	if err != nil || bytes.Contains(page, []byte("No data.")) {
+		t.Errorf("the report of the run that had nothing to do lost its time line, error %v", err)
+	}
 }
 
 func TestRowsDoNotDependOnBatches(t *testing.T) {

@@ -59,9 +59,9 @@ type Data struct {
 
 // Point is the state of a run at a moment.
 type Point struct {
-	Sec    float64 // since the start
-	Rows   int64   // rows finished so far
-	Tokens int64   // completion tokens so far
+	Sec    float64 `json:"sec"`    // since the start
+	Rows   int64   `json:"rows"`   // rows finished so far
+	Tokens int64   `json:"tokens"` // completion tokens so far
 }
 
 // Bin counts the values in [From, To).

@@ -14,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 export SWARM_TOOLS_DIR := $(CURDIR)/$(TOOLS)
 
-.PHONY: help setup demo test lint fuzz bench-million build tools clean vuln
+.PHONY: e2e image help setup demo test lint fuzz bench-million build tools clean vuln
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,7 +48,14 @@ vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 
 test: setup lint ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
+	@scripts/moto.sh
 	@go test -race -timeout 30m ./...
+
+e2e: tools ## The Lambda program under its runtime emulator, on this processor and on an emulated Graviton2
+	@scripts/e2e.sh
+
+image: tools ## Build the worker image for both processors, run it, push it to a loopback registry
+	@scripts/image.sh
 
 fuzz: ## Fuzz every parser for 30 seconds each
 	@scripts/fuzz.sh 30s

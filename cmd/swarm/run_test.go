@@ -29,6 +29,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/local"
 	"github.com/briefing-swarm/briefing-swarm/runtime/model"
+	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
 )
 
 // shared is what all tests of this file use: the swarm program as it ships, and
@@ -562,7 +563,7 @@ func TestRunRerunFailed(t *testing.T) {
 		t.Errorf("%d users should have failed:\n%s", len(want), stdout)
 	}
 	first := manifestOf(t, some)
-	if first.Counts.ByErrorCode[local.CodePromptTooLong] != int64(len(want)) || len(want) == 0 {
+	if first.Counts.ByErrorCode[recipe.CodePromptTooLong] != int64(len(want)) || len(want) == 0 {
 		t.Fatalf("failures %v, want %d", first.Counts.ByErrorCode, len(want))
 	}
 	for range 2 { // the second time there is nothing to do

@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// idSet remembers which user_ids were seen and in which row, in about 30 bytes
-// an id. It keeps 128 bits of SHA-256 in place of the id: two ids of a file of
+// idSet is the IDs that lies in memory, in about 30 bytes an id. It keeps 128 bits of SHA-256 in place of the id: two ids of a file of
 // a billion rows meet with a chance below 1 in 10^20.
 type idSet struct {
 	shards [64]idShard
@@ -21,10 +20,8 @@ type idShard struct {
 	n    int
 }
 
-// add enters id with its row, which must be positive. Where id is there
-// already it returns false and the row it was first added with; rows from
-// 4,294,967,295 on are all kept as that.
-func (s *idSet) add(id []byte, row int64) (first int64, added bool) {
+// Add implements IDs. row must be positive.
+func (s *idSet) Add(id []byte, row int64) (first int64, added bool, err error) {
 	key := idKey(id)
 	sh := &s.shards[key[1]%uint64(len(s.shards))]
 	if (sh.n+1)*5 > len(sh.keys)*4 {
@@ -32,11 +29,11 @@ func (s *idSet) add(id []byte, row int64) (first int64, added bool) {
 	}
 	slot := sh.find(key)
 	if sh.rows[slot] != 0 {
-		return int64(sh.rows[slot]), false
+		return int64(sh.rows[slot]), false, nil
 	}
 	sh.keys[slot], sh.rows[slot] = key, uint32(min(row, math.MaxUint32))
 	sh.n++
-	return row, true
+	return row, true, nil
 }
 
 func idKey(id []byte) [2]uint64 {

@@ -16,12 +16,24 @@ import (
 type NormaliseOptions struct {
 	// Limit stops after that many accepted records; 0 reads all.
 	Limit int64
+	// IDs remembers the user_ids of accepted records. Where it is nil they are
+	// held in memory, at about 30 bytes each.
+	IDs IDs
 	// OnReject is called for every rejected row as it is met, duplicates
 	// included. Its error ends the run.
 	OnReject func(*RowError) error
 	// OnRecord is called for every accepted record after it is written, with
 	// its row. Its error ends the run.
 	OnRecord func(rec Record, row int64) error
+}
+
+// IDs remembers the row in which each user_id was first seen. It lets a caller
+// bound the memory of very long files.
+type IDs interface {
+	// Add enters id, which it may not keep, with its row. Where id is there
+	// already, it returns false and the row it was first added with; an
+	// implementation may cap rows at 4,294,967,295.
+	Add(id []byte, row int64) (first int64, added bool, err error)
 }
 
 // Summary is what Normalise found.
@@ -47,7 +59,7 @@ type Summary struct {
 	// Warnings is what was odd about the file.
 	Warnings []Warning
 
-	ids *idSet
+	ids IDs
 }
 
 // Reject is one line of a rejects file: one fault of one row. A row with
@@ -76,15 +88,18 @@ func (e *RowError) Rejects() []Reject {
 // and rejects may be nil.
 //
 // A user_id that an accepted record had is a fault that names the first row; a
-// rejected row does not reserve its user_id. Memory is bounded but for about 30
-// bytes per accepted record.
+// rejected row does not reserve its user_id. Memory is bounded but for what
+// opt.IDs takes.
 //
 // The error is that of ctx, of r (*ReadError), of a writer or of a callback;
 // the Summary then counts what was read until then, all of which is written.
 func Normalise(ctx context.Context, r *Reader, out, rejects io.Writer, opt NormaliseOptions) (Summary, error) {
+	if opt.IDs == nil {
+		opt.IDs = new(idSet)
+	}
 	n := &normaliser{
 		opt:     opt,
-		summary: Summary{Format: r.Format(), Gzip: r.Gzip(), ByCode: make(map[string]int64), ids: new(idSet)},
+		summary: Summary{Format: r.Format(), Gzip: r.Gzip(), ByCode: make(map[string]int64), ids: opt.IDs},
 		out:     bufferedWriter(out),
 		rejects: bufferedWriter(rejects),
 	}
@@ -152,14 +167,16 @@ func (n *normaliser) run(ctx context.Context, r *Reader) error {
 
 func (n *normaliser) accept(rec Record, r *Reader) error {
 	n.id = append(n.id[:0], rec.UserID...)
-	first, added := n.summary.ids.add(n.id, r.Row())
+	first, added, err := n.summary.ids.Add(n.id, r.Row())
+	if err != nil {
+		return fmt.Errorf("row %d: %w", r.Row(), err)
+	}
 	if !added {
 		return n.reject(&RowError{Row: r.Row(), Line: r.Line(), UserID: rec.UserID, Faults: []Fault{{
 			Code: CodeUserIDDuplicate, Line: r.Line(), Field: FieldUserID,
 			Message: fmt.Sprintf("user_id is the same as in row %d: keep one of the two", first),
 		}}})
 	}
-	var err error
 	if n.line, err = rec.AppendJSON(n.line[:0]); err != nil {
 		return fmt.Errorf("row %d: %w", r.Row(), err)
 	}
@@ -211,8 +228,8 @@ func appendReject(dst []byte, reject Reject) ([]byte, error) {
 // locale stay empty: a rejected row's are not trusted. An error ends the
 // sequence.
 //
-// It enters the ids it yields into the Summary, so that a second call yields
-// none of them again. It is not safe for concurrent use.
+// It enters the ids it yields into those of the Normalise, so that a second
+// call yields none of them again. It is not safe for concurrent use.
 func (s *Summary) FailedRows(rejects io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		if s.ids == nil {
@@ -227,10 +244,12 @@ func (s *Summary) FailedRows(rejects io.Reader) iter.Seq2[Row, error] {
 			if pending.UserID == "" {
 				return true
 			}
-			if _, added := s.ids.add([]byte(pending.UserID), max(1, row)); !added {
-				return true
+			_, added, err := s.ids.Add([]byte(pending.UserID), max(1, row))
+			if err != nil {
+				yield(Row{}, fmt.Errorf("read rejects: row %d: %w", row, err))
+				return false
 			}
-			return yield(pending, nil)
+			return !added || yield(pending, nil)
 		}
 		for {
 			var reject Reject

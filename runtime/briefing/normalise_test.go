@@ -271,13 +271,13 @@ func TestIDSet(t *testing.T) {
 	var set idSet
 	const n = 100_000
 	for i := range n {
-		if first, added := set.add([]byte(fmt.Sprint(i)), int64(i+1)); !added || first != int64(i+1) {
+		if first, added, _ := set.Add([]byte(fmt.Sprint(i)), int64(i+1)); !added || first != int64(i+1) {
 			t.Fatalf("id %d: %d, %v", i, first, added)
 		}
 	}
 	slots := 0
 	for i := range n {
-		if first, added := set.add([]byte(fmt.Sprint(i)), 7); added || first != int64(i+1) {
+		if first, added, _ := set.Add([]byte(fmt.Sprint(i)), 7); added || first != int64(i+1) {
 			t.Fatalf("id %d again: %d, %v", i, first, added)
 		}
 	}
@@ -287,7 +287,7 @@ func TestIDSet(t *testing.T) {
 	if slots > 2*n {
 		t.Errorf("%d slots for %d ids", slots, n)
 	}
-	if first, added := set.add([]byte("far"), 1<<40); !added || first != 1<<40 {
+	if first, added, _ := set.Add([]byte("far"), 1<<40); !added || first != 1<<40 {
 		t.Errorf("far row: %d, %v", first, added)
 	}
 }

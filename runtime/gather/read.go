@@ -37,12 +37,23 @@ func DirRows[T any](dir string) iter.Seq2[T, error] {
 	}
 }
 
-const readRows = 256
+// FileRows returns the rows of one Parquet file of size bytes, as Rows does.
+// name stands for the file in errors. Reads of r are of readBytes or more, but
+// for the file's footer, so that each can be a request over a network.
+func FileRows[T any](name string, r io.ReaderAt, size int64) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) { readRows(name, r, size, yield) }
+}
 
-// fileRows yields the rows of one file and reports whether to go on.
+const (
+	rowsAtOnce = 256
+	// readBytes is how much of a column is read at once.
+	readBytes = 256 << 10
+)
+
+// fileRows yields the rows of the file at path and reports whether to go on.
 func fileRows[T any](path string, yield func(T, error) bool) (goOn bool) {
-	var zero T
 	fail := func(err error) bool {
+		var zero T
 		yield(zero, fmt.Errorf("read %s: %w", filepath.Base(path), err))
 		return false
 	}
@@ -55,7 +66,16 @@ func fileRows[T any](path string, yield func(T, error) bool) (goOn bool) {
 	if err != nil {
 		return fail(err)
 	}
-	file, err := parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	return readRows(filepath.Base(path), f, info.Size(), yield)
+}
+
+func readRows[T any](name string, source io.ReaderAt, size int64, yield func(T, error) bool) (goOn bool) {
+	var zero T
+	fail := func(err error) bool {
+		yield(zero, fmt.Errorf("read %s: %w", name, err))
+		return false
+	}
+	file, err := parquet.OpenFile(source, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readBytes))
 	if err != nil {
 		return fail(err)
 	}
@@ -64,7 +84,7 @@ func fileRows[T any](path string, yield func(T, error) bool) (goOn bool) {
 	}
 	r := parquet.NewGenericReader[T](file)
 	defer r.Close()
-	rows := make([]T, readRows)
+	rows := make([]T, rowsAtOnce)
 	for {
 		clear(rows)
 		n, err := r.Read(rows)

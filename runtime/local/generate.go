@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"time"
 
@@ -14,26 +13,12 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 )
 
-// Codes of failed rows that arise here. Those of templates and of rejected
-// input are in package briefing.
-const (
-	CodePromptTooLong = "prompt_too_long"
-	CodeEngine        = "engine_error"
-	CodeEmpty         = "empty_text"
-)
-
 // flushEvery is how often the sink looks whether rows are due.
 const flushEvery = time.Second
 
 // queued bounds the records that are rendered but not taken by the engine, and
 // the rows that are finished but not taken by the sink.
 const queued = 1024
-
-// prepared is a record with its prompt.
-type prepared struct {
-	record briefing.Record
-	prompt briefing.Prompt
-}
 
 // generate runs the loaded model over the records that have no row: one goroutine
 // reads and renders, one generates, one writes. When ctx ends, the users in
@@ -50,21 +35,21 @@ func (r *run) generate(ctx context.Context, left int64) error {
 	reading, stopReading := context.WithCancel(failed)
 	defer context.AfterFunc(ctx, func() { stopReading(); eng.Drain() })()
 	defer stopReading()
-	records := make(chan prepared, queued)
+	requests := make(chan engine.Request, queued)
 	rows := make(chan briefing.Row, queued)
 	group.Go(func() error {
-		defer close(records)
-		if err := r.prepare(reading, records, rows); err != nil && !errors.Is(err, context.Canceled) {
+		defer close(requests)
+		if err := r.prepare(reading, requests, rows); err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
 		return nil
 	})
 	group.Go(func() error {
 		defer close(rows)
-		err := r.generateBatches(failed, eng, records, rows)
+		err := r.generateBatches(failed, eng, requests, rows)
 		// Whatever the reason, the reader must not wait for a taker.
 		stopReading()
-		for range records {
+		for range requests {
 		}
 		return err
 	})
@@ -97,43 +82,30 @@ func (r *run) newEngine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := eng.CountTokens(messages(briefing.Prompt{System: r.Template.System(), User: "x"})); err != nil {
+	if err := r.recipe.Check(eng, r.backend); err != nil {
 		return nil, err
-	}
-	if r.Grammar != "" {
-		g, err := r.backend.NewGrammar(r.Grammar)
-		if err != nil {
-			return nil, err
-		}
-		g.Close()
 	}
 	return eng, nil
 }
 
 // prepare renders the records that have no row. One that has no prompt goes
 // straight to the rows, as failed.
-func (r *run) prepare(ctx context.Context, records chan<- prepared, rows chan<- briefing.Row) error {
+func (r *run) prepare(ctx context.Context, requests chan<- engine.Request, rows chan<- briefing.Row) error {
 	return r.records(func(rec briefing.Record) error {
 		if r.done.has(rec.UserID) {
 			return ctx.Err()
 		}
-		prompt, err := r.Template.Render(rec)
+		req, err := r.recipe.Request(rec)
 		if err != nil {
-			row := r.row(rec)
-			row.Status, row.ErrorCode, row.ErrorMessage = briefing.StatusFailed, CodeEngine, err.Error()
-			var te *briefing.TemplateError
-			if errors.As(err, &te) {
-				row.ErrorCode = te.Code
-			}
 			select {
-			case rows <- row:
+			case rows <- r.recipe.FailedRow(r.manifest.RunID, rec, err):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		select {
-		case records <- prepared{rec, prompt}:
+		case requests <- req:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -143,90 +115,35 @@ func (r *run) prepare(ctx context.Context, records chan<- prepared, rows chan<- 
 
 // generateBatches calls the engine batch by batch until there are no more
 // records.
-func (r *run) generateBatches(ctx context.Context, eng *engine.Engine, records <-chan prepared, rows chan<- briefing.Row) error {
+func (r *run) generateBatches(ctx context.Context, eng *engine.Engine, requests <-chan engine.Request, rows chan<- briefing.Row) error {
 	for {
-		first, ok := <-records
+		first, ok := <-requests
 		if !ok {
 			return nil
 		}
 		emit := func(res engine.Result) error {
 			rec := res.Ref.(briefing.Record)
 			select {
-			case rows <- r.resultRow(rec, res):
+			case rows <- r.recipe.Row(r.manifest.RunID, rec, res):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		if err := eng.Generate(ctx, r.batch(first, records), emit); err != nil {
+		if err := eng.Generate(ctx, r.batch(first, requests), emit); err != nil {
 			return fmt.Errorf("generate: %w", err)
 		}
 	}
 }
 
 // batch yields first and what follows it, up to the batch size.
-func (r *run) batch(first prepared, records <-chan prepared) iter.Seq[engine.Request] {
+func (r *run) batch(first engine.Request, requests <-chan engine.Request) iter.Seq[engine.Request] {
 	return func(yield func(engine.Request) bool) {
-		p, ok := first, true
-		for n := 1; ok && yield(r.request(p)) && n < r.BatchSize; n++ {
-			p, ok = <-records
+		req, ok := first, true
+		for n := 1; ok && yield(req) && n < r.BatchSize; n++ {
+			req, ok = <-requests
 		}
 	}
-}
-
-func messages(p briefing.Prompt) []engine.Message {
-	user := engine.Message{Role: engine.RoleUser, Content: p.User}
-	if p.System == "" {
-		return []engine.Message{user}
-	}
-	return []engine.Message{{Role: engine.RoleSystem, Content: p.System}, user}
-}
-
-func (r *run) request(p prepared) engine.Request {
-	sampling := r.Sampling
-	// A seed of the user's own: the text then does not depend on the order of
-	// the input, nor on which session of the run made it.
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %s", sampling.Seed, p.record.UserID)
-	sampling.Seed = h.Sum64()
-	return engine.Request{
-		Ref: p.record, Messages: messages(p.prompt), MaxTokens: r.MaxTokens,
-		Sampling: sampling, Stop: r.Stop, Grammar: r.Grammar,
-	}
-}
-
-// row returns what every row of rec begins with.
-func (r *run) row(rec briefing.Record) briefing.Row {
-	return briefing.Row{
-		RunID: r.manifest.RunID, UserID: rec.UserID, Email: rec.Email, Name: rec.Name, Locale: rec.Locale,
-		Model: r.Model.Name, Attributes: rec.Attributes(), GeneratedAt: now(),
-	}
-}
-
-func (r *run) resultRow(rec briefing.Record, res engine.Result) briefing.Row {
-	row := r.row(rec)
-	row.PromptTokens, row.CachedTokens, row.CompletionTokens = int32(res.PromptTokens), int32(res.CachedTokens), int32(res.CompletionTokens)
-	row.FinishReason = res.FinishReason
-	full := res.Text
-	if res.FinishReason == engine.FinishLength && r.Grammar == "" {
-		full = briefing.TrimUnfinished(full)
-	}
-	subject, text := briefing.SplitSubject(full)
-	if subject == "" {
-		subject = briefing.Subject(rec)
-	}
-	var tooLong *engine.PromptTooLongError
-	switch {
-	case errors.As(res.Err, &tooLong):
-		row.Status, row.ErrorCode, row.ErrorMessage = briefing.StatusFailed, CodePromptTooLong, res.Err.Error()
-	case res.Err != nil:
-		row.Status, row.ErrorCode, row.ErrorMessage = briefing.StatusFailed, CodeEngine, res.Err.Error()
-	case isBlank(text):
-		row.Status, row.ErrorCode, row.ErrorMessage = briefing.StatusFailed, CodeEmpty, "the model ended its text without a word: try another model, or a temperature above 0"
-	default:
-		row.Status, row.Subject, row.Briefing = briefing.StatusOK, subject, text
-	}
-	return row
 }
 
 // write takes rows until there are no more, and flushes when they are due.

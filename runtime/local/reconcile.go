@@ -1,14 +1,10 @@
 package local
 
 import (
-	"strings"
-
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/report"
 )
-
-func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // maxSamples is how many briefings the report shows.
 const maxSamples = 10

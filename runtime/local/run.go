@@ -20,6 +20,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
+	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
 )
 
 // ErrInterrupted says that the run was ended on request. What was done is kept.
@@ -42,6 +43,7 @@ type run struct {
 	sink     *gather.ParquetDir
 	done     idSet // users with a row
 	rows     int64 // written, in this session and before
+	recipe   recipe.Recipe
 	backend  engine.Backend
 	engine   *engine.Engine
 	progress Progress
@@ -71,7 +73,9 @@ func Run(ctx context.Context, opt Options) (*Manifest, error) {
 			return nil, err
 		}
 	}
-	r := &run{Options: opt, done: idSet{}}
+	r := &run{Options: opt, done: idSet{}, recipe: recipe.Recipe{
+		Model: opt.Model.Name, Template: opt.Template, MaxTokens: opt.MaxTokens, Sampling: opt.Sampling, Stop: opt.Stop, Grammar: opt.Grammar,
+	}}
 	err = r.stages(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = ErrInterrupted
@@ -187,7 +191,7 @@ func (r *run) timed(stage string, f func() error) error {
 	return err
 }
 
-func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+func now() time.Time { return recipe.Now() }
 
 // normalise reads the input, settles which run this is, and keeps its canonical
 // form. It does so in every session: the result is the same, and only reading

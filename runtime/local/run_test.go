@@ -18,6 +18,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/fake"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/local"
+	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
 )
 
 // users writes an input file of n users and returns its path.
@@ -209,7 +210,7 @@ func TestFailuresBecomeRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rows(t, out)
-	if m.Counts.OK != 1 || got["2"].ErrorCode != local.CodePromptTooLong || !strings.Contains(got["2"].ErrorMessage, "context of 4000 tokens") {
+	if m.Counts.OK != 1 || got["2"].ErrorCode != recipe.CodePromptTooLong || !strings.Contains(got["2"].ErrorMessage, "context of 4000 tokens") {
 		t.Errorf("counts %+v, row %+v", m.Counts, got["2"])
 	}
 	if strings.Contains(got["2"].ErrorMessage, "long long") {

@@ -40,9 +40,11 @@ var meanings = map[string]string{
 	briefing.CodePromptTooLarge:   "The prompt made from this record is too large. Shorten fields in the template, or leave some out.",
 	briefing.CodePromptEmpty:      "The user template writes nothing for this record. Give it some text that every user gets.",
 
-	// Of package local, which writes the report and so cannot be imported here.
+	// Of packages recipe and generate, whose callers write the report.
 	"prompt_too_long": "The prompt has more tokens than one sequence may take. Shorten the record or the template, or lower the output tokens asked for.",
 	"engine_error":    "The engine failed on this user. Run the failed users once more; error_message names the cause.",
+	"deadline":        "The text took longer than a whole invocation. Lower the output tokens, or raise the function's memory or timeout.",
+	"message_invalid": "The queue message holds no request. Its reason is beside it in the dead-letter queue.",
 	"empty_text":      "The model wrote nothing for this user. Run the failed users once more, or ask for more in the prompt.",
 }
 

@@ -352,7 +352,7 @@ func TestSteps(t *testing.T) {
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, dir := range []string{"briefing", "local"} {
+	for _, dir := range []string{"briefing", "local", "recipe", "generate"} {
 		found, err := filepath.Glob("../" + dir + "/*.go")
 		if err != nil {
 			t.Fatal(err)

@@ -92,9 +92,11 @@ type Args struct {
 	// ToleratedFailurePercentage is the part of all batches that may fail before
 	// the run stops. Default 5. A user whose text fails is no failed batch.
 	ToleratedFailurePercentage float64 `pulumi:"toleratedFailurePercentage"`
-	// BufferMib and BufferSec close a Parquet file, whichever comes first.
-	// Defaults 128 and 60.
+	// BufferMib is the volume of rows, 64 to 128, at which Firehose closes a
+	// Parquet file. Default 128.
 	BufferMib int `pulumi:"bufferMib"`
+	// BufferSec is the time, 60 to 900, after which it closes one anyway. Default
+	// 60.
 	BufferSec int `pulumi:"bufferSec"`
 
 	// ExpectedUsers is the size of an input file, for the estimate. Default
@@ -102,11 +104,14 @@ type Args struct {
 	ExpectedUsers int `pulumi:"expectedUsers"`
 	// RunsPerMonth is how often a file comes. Default 30.
 	RunsPerMonth int `pulumi:"runsPerMonth"`
-	// PrefixTokens, UserTokens and OutputTokens are the mean lengths of the
-	// prompt's shared part, of a user's part, and of a briefing, for the estimate.
-	// Defaults 180, 120 and 50.
+	// PrefixTokens is the length of the prompt's part that all users share, for
+	// the estimate. Default 180.
 	PrefixTokens int `pulumi:"prefixTokens"`
-	UserTokens   int `pulumi:"userTokens"`
+	// UserTokens is the mean length of a user's own part of the prompt, for the
+	// estimate. Default 120.
+	UserTokens int `pulumi:"userTokens"`
+	// OutputTokens is the mean length of a briefing, for the estimate. Default 50,
+	// at most MaxTokens.
 	OutputTokens int `pulumi:"outputTokens"`
 	// RecordBytes is the mean size of an input record. Default: from UserTokens.
 	RecordBytes int `pulumi:"recordBytes"`
@@ -123,8 +128,11 @@ type Args struct {
 	// CostCeilingUsdPerMonth refuses a deployment whose estimate is higher, and
 	// becomes an AWS budget. Default 0: no ceiling.
 	CostCeilingUsdPerMonth float64 `pulumi:"costCeilingUsdPerMonth"`
-	// AccountQuotas are the account's quotas as far as they are known, by the
-	// names of AccountQuotaNames. What is not given is taken to be the default.
+	// AccountQuotas are the account's quotas as far as they are known, by
+	// name: firehoseMibPerSec, firehoseRecordsPerSec, firehoseRequestsPerSec,
+	// lambdaConcurrency, lambdaMemoryMib, sesRecipientsPer24Hours,
+	// sesRecipientsPerSec, sfnTransitionsPerSec. What is not given is taken to be
+	// AWS's default.
 	AccountQuotas map[string]float64 `pulumi:"accountQuotas"`
 	// Calibration says how fast a worker is: a name ("graviton2", "x86-avx512")
 	// or the JSON that swarm bench writes. Default: the one of Architecture.
@@ -159,16 +167,23 @@ type Args struct {
 	// SesRatePerSec is how many mails go out a second. Default 200 for the
 	// estimate; delivery itself then reads the account's own rate.
 	SesRatePerSec float64 `pulumi:"sesRatePerSec"`
-	// UnsubscribeUrl is a page of yours that takes RFC 8058's POST. Default: a
-	// function of the swarm.
+	// UnsubscribeUrl is a page of yours that takes RFC 8058's POST, with {token}
+	// where the signed token goes. Default: a function of the swarm.
 	UnsubscribeUrl string `pulumi:"unsubscribeUrl"`
+	// UnsubscribeKey signs the tokens: a secret of at least 32 random characters,
+	// required with Sender. Another key makes the links of old mails invalid.
+	UnsubscribeKey pulumi.StringPtrInput `pulumi:"unsubscribeKey"`
 	// UnsubscribeMailto is an address that takes unsubscribe mails, as well.
 	UnsubscribeMailto string `pulumi:"unsubscribeMailto"`
-	// SubjectTemplate, HtmlTemplate and TextTemplate replace the parts of the
-	// mail that ships.
+	// SubjectTemplate is the template of the mail's subject. Default: the one that
+	// ships.
 	SubjectTemplate string `pulumi:"subjectTemplate"`
-	HtmlTemplate    string `pulumi:"htmlTemplate"`
-	TextTemplate    string `pulumi:"textTemplate"`
+	// HtmlTemplate is the template of the mail's HTML part. Default: the one that
+	// ships.
+	HtmlTemplate string `pulumi:"htmlTemplate"`
+	// TextTemplate is the template of the mail's plain part. Default: the one that
+	// ships.
+	TextTemplate string `pulumi:"textTemplate"`
 
 	// Endpoint adds a streaming endpoint that speaks the OpenAI chat API.
 	Endpoint bool `pulumi:"endpoint"`
@@ -177,7 +192,7 @@ type Args struct {
 	// EndpointConcurrency bounds how many requests are answered at one time.
 	// Default 0: the account's concurrency does.
 	EndpointConcurrency int `pulumi:"endpointConcurrency"`
-	// EndpointRequestsPerMonth is for the estimate. Default 10,000 with Endpoint.
+	// EndpointRequestsPerMonth is how many come, for the estimate. Default 10,000 with Endpoint.
 	EndpointRequestsPerMonth int `pulumi:"endpointRequestsPerMonth"`
 	// ProvisionedConcurrency keeps so many workers of the endpoint ready, and is
 	// billed by the hour. Default 0.
@@ -187,7 +202,7 @@ type Args struct {
 	// QueueConcurrency bounds how many requests are answered at one time, 2 to
 	// 1000. Default 20.
 	QueueConcurrency int `pulumi:"queueConcurrency"`
-	// QueueRequestsPerMonth is for the estimate. Default 10,000 with Queue.
+	// QueueRequestsPerMonth is how many come, for the estimate. Default 10,000 with Queue.
 	QueueRequestsPerMonth int `pulumi:"queueRequestsPerMonth"`
 
 	// RetentionDays is how long inputs, briefings, ledgers and logs are kept.

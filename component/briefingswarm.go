@@ -47,7 +47,7 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 		return nil, err
 	}
 	c.estimate(d)
-	return c, ctx.RegisterResourceOutputs(c, c.outputs())
+	return c, ctx.RegisterResourceOutputs(c, c.Outputs())
 }
 
 // providerRegion asks for the region of the provider that the children will

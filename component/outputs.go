@@ -102,8 +102,8 @@ func round(v, steps float64) float64 { return math.Round(v*steps) / steps }
 // none is the output of something that there is not: null, and of its type.
 func none[T pulumi.Output](nothing any) T { return pulumi.ToOutput(nothing).(T) }
 
-// outputs are all of BriefingSwarm by their names.
-func (c *BriefingSwarm) outputs() pulumi.Map {
+// Outputs are all outputs by their names, as a program exports them.
+func (c *BriefingSwarm) Outputs() pulumi.Map {
 	outputs := pulumi.Map{}
 	v := reflect.ValueOf(c).Elem()
 	for i := range v.NumField() {

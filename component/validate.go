@@ -191,7 +191,7 @@ func (d *design) checkMail(f *faults) {
 		}{
 			{"senderIdentity", d.SenderIdentity != ""}, {"senderIdentityArn", d.SenderIdentityArn != nil}, {"replyTo", d.ReplyTo != ""},
 			{"deliverAt", d.DeliverAt != ""}, {"deliveryWindowMinutes", d.DeliveryWindowMinutes != 0}, {"sesRatePerSec", d.SesRatePerSec != 0},
-			{"unsubscribeUrl", d.UnsubscribeUrl != ""}, {"unsubscribeMailto", d.UnsubscribeMailto != ""},
+			{"unsubscribeUrl", d.UnsubscribeUrl != ""}, {"unsubscribeMailto", d.UnsubscribeMailto != ""}, {"unsubscribeKey", d.UnsubscribeKey != nil},
 			{"subjectTemplate", d.SubjectTemplate != ""}, {"htmlTemplate", d.HtmlTemplate != ""}, {"textTemplate", d.TextTemplate != ""},
 		} {
 			if field.set {
@@ -222,9 +222,12 @@ func (d *design) checkMail(f *faults) {
 		f.add("timeZone", quote(d.TimeZone), "a name of the IANA database", "write it as Europe/Berlin")
 	}
 	if d.UnsubscribeUrl != "" {
-		if u, err := url.Parse(d.UnsubscribeUrl); err != nil || u.Scheme != "https" || u.Host == "" {
-			f.add("unsubscribeUrl", quote(d.UnsubscribeUrl), "an https address", "RFC 8058 asks for https: correct it, or leave it out for the swarm's own")
+		if u, err := url.Parse(d.UnsubscribeUrl); err != nil || u.Scheme != "https" || u.Host == "" || strings.Count(d.UnsubscribeUrl, "{token}") != 1 || strings.Contains(u.Host, "{") {
+			f.add("unsubscribeUrl", quote(d.UnsubscribeUrl), "an https address with {token} once in its path or query", "write it as https://example.com/unsubscribe?t={token}, or leave it out for the swarm's own")
 		}
+	}
+	if d.UnsubscribeKey == nil {
+		f.add("unsubscribeKey", "empty", "a secret of at least 32 characters", `with mail there is a link to unsubscribe, which must be signed: pulumi config set --secret unsubscribeKey "$(openssl rand -hex 32)"`)
 	}
 	d.unsubscribe = d.UnsubscribeUrl == ""
 	f.within("deliveryWindowMinutes", d.DeliveryWindowMinutes, 0, 7*24*60, "min", "give minutes, within a week")

@@ -1,0 +1,115 @@
+package component
+
+import (
+	"math"
+	"reflect"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// BriefingSwarm is a swarm's outputs. Those of options that were not asked for
+// are null. The estimate is known in a preview.
+type BriefingSwarm struct {
+	pulumi.ResourceState
+
+	// UsdPerRun is the likely cost of a run; Low and High are its bounds.
+	UsdPerRun     pulumi.Float64Output `pulumi:"usdPerRun"`
+	UsdPerRunLow  pulumi.Float64Output `pulumi:"usdPerRunLow"`
+	UsdPerRunHigh pulumi.Float64Output `pulumi:"usdPerRunHigh"`
+	// UsdPerMonth is the likely cost of a month, with all runs.
+	UsdPerMonth     pulumi.Float64Output `pulumi:"usdPerMonth"`
+	UsdPerMonthLow  pulumi.Float64Output `pulumi:"usdPerMonthLow"`
+	UsdPerMonthHigh pulumi.Float64Output `pulumi:"usdPerMonthHigh"`
+	// UsdPerMonthStanding is what a month costs without any run.
+	UsdPerMonthStanding pulumi.Float64Output `pulumi:"usdPerMonthStanding"`
+	// UsdPerUser is UsdPerRun over the users.
+	UsdPerUser pulumi.Float64Output `pulumi:"usdPerUser"`
+	// UsdPerRunElsewhere is what the cheapest other way of writing the briefings
+	// costs, null where no price is known.
+	UsdPerRunElsewhere pulumi.Float64PtrOutput `pulumi:"usdPerRunElsewhere"`
+	// MinutesPerRun is the likely time from the arrival of the input to the last
+	// briefing; Low and High are its bounds.
+	MinutesPerRun     pulumi.Float64Output `pulumi:"minutesPerRun"`
+	MinutesPerRunLow  pulumi.Float64Output `pulumi:"minutesPerRunLow"`
+	MinutesPerRunHigh pulumi.Float64Output `pulumi:"minutesPerRunHigh"`
+	// MinutesToLastMail is the likely time to the last mail, null without mail.
+	MinutesToLastMail pulumi.Float64PtrOutput `pulumi:"minutesToLastMail"`
+	// QuotasNeeded is what the swarm needs of each quota that can be requested, by
+	// its code, such as L-B99A9384; QuotasShort are the codes of those the account
+	// lacks.
+	QuotasNeeded pulumi.Float64MapOutput  `pulumi:"quotasNeeded"`
+	QuotasShort  pulumi.StringArrayOutput `pulumi:"quotasShort"`
+	// EstimateConfidence is "measured", "medium" or "low"; PricesDate is the day
+	// of the prices.
+	EstimateConfidence pulumi.StringOutput `pulumi:"estimateConfidence"`
+	PricesDate         pulumi.StringOutput `pulumi:"pricesDate"`
+	// BatchSize is how many users a worker gets at a time.
+	BatchSize pulumi.IntOutput `pulumi:"batchSize"`
+}
+
+// estimate sets the outputs that are known before anything is created.
+func (c *BriefingSwarm) estimate(d *design) {
+	p := d.plan
+	number := func(v float64) pulumi.Float64Output { return pulumi.Float64(v).ToFloat64Output() }
+	c.UsdPerRun, c.UsdPerRunLow, c.UsdPerRunHigh = number(cents(p.Cost.PerRunUsd.Likely)), number(cents(p.Cost.PerRunUsd.Low)), number(cents(p.Cost.PerRunUsd.High))
+	c.UsdPerMonth, c.UsdPerMonthLow, c.UsdPerMonthHigh = number(cents(p.Cost.PerMonthUsd.Likely)), number(cents(p.Cost.PerMonthUsd.Low)), number(cents(p.Cost.PerMonthUsd.High))
+	c.UsdPerMonthStanding = number(cents(p.Cost.StandingUsd.Likely))
+	c.UsdPerUser = number(round(p.Cost.PerUserUsd.Likely, 1e8))
+	c.UsdPerRunElsewhere = none[pulumi.Float64PtrOutput]((*float64)(nil))
+	if usd := d.elsewhere(); !math.IsNaN(usd) {
+		c.UsdPerRunElsewhere = pulumi.Float64Ptr(cents(usd)).ToFloat64PtrOutput()
+	}
+	minutes := func(sec float64) float64 { return round(sec/60, 10) }
+	c.MinutesPerRun, c.MinutesPerRunLow, c.MinutesPerRunHigh = number(minutes(p.Time.Likely.WrittenSec.P50)), number(minutes(p.Time.Low.WrittenSec.P50)), number(minutes(p.Time.High.WrittenSec.P50))
+	c.MinutesToLastMail = none[pulumi.Float64PtrOutput]((*float64)(nil))
+	if d.mail() {
+		c.MinutesToLastMail = pulumi.Float64Ptr(minutes(p.Time.Likely.LastMailSec.P50)).ToFloat64PtrOutput()
+	}
+	needed, short := pulumi.Float64Map{}, pulumi.StringArray{}
+	for _, q := range p.Quotas {
+		if q.Code == "" {
+			continue
+		}
+		needed[q.Code] = pulumi.Float64(math.Ceil(q.Needed.Likely))
+		if !q.Enough {
+			short = append(short, pulumi.String(q.Code))
+		}
+	}
+	c.QuotasNeeded, c.QuotasShort = needed.ToFloat64MapOutput(), short.ToStringArrayOutput()
+	c.EstimateConfidence = pulumi.String(p.Speed.Confidence).ToStringOutput()
+	c.PricesDate = pulumi.String(p.PricesDate).ToStringOutput()
+	c.BatchSize = pulumi.Int(d.BatchSize).ToIntOutput()
+}
+
+// elsewhere is the cheapest other way of writing the briefings, NaN where no
+// price is known.
+func (d *design) elsewhere() float64 {
+	least := math.NaN()
+	for _, a := range d.plan.Alternatives {
+		if a.PerRunUsd != nil && !(*a.PerRunUsd >= least) {
+			least = *a.PerRunUsd
+		}
+	}
+	return least
+}
+
+func cents(usd float64) float64 { return round(usd, 100) }
+
+// round keeps 1/steps: outputs must not differ in their last digits from one
+// processor to another.
+func round(v, steps float64) float64 { return math.Round(v*steps) / steps }
+
+// none is the output of something that there is not: null, and of its type.
+func none[T pulumi.Output](nothing any) T { return pulumi.ToOutput(nothing).(T) }
+
+// Outputs are all outputs by their names, as a program exports them.
+func (c *BriefingSwarm) Outputs() pulumi.Map {
+	outputs := pulumi.Map{}
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		if name, ok := v.Type().Field(i).Tag.Lookup("pulumi"); ok {
+			outputs[name] = v.Field(i).Interface().(pulumi.Output)
+		}
+	}
+	return outputs
+}

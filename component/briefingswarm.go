@@ -4,10 +4,14 @@
 package component
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws"
+	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
+	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/ecr"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
@@ -43,10 +47,12 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 		return nil, fmt.Errorf("show the cost review: %w", err)
 	}
 	s := &swarm{ctx: ctx, name: name, design: d, parent: c}
-	if err := s.build(c); err != nil {
+	st, err := s.build()
+	if err != nil {
 		return nil, err
 	}
 	c.estimate(d)
+	c.built(s, st)
 	return c, ctx.RegisterResourceOutputs(c, c.Outputs())
 }
 
@@ -81,15 +87,86 @@ type swarm struct {
 	ctx    *pulumi.Context
 	name   string
 	parent pulumi.Resource
+	// account and partition are those that the AWS provider deploys into.
+	account, partition pulumi.StringOutput
+	// worker is the address of the image.
+	worker pulumi.StringInput
+}
+
+// stages are what a swarm consists of. Those that were not asked for are nil.
+type stages struct {
+	ingest     *ingest
+	repository *ecr.Repository
+	gather     *gather
+	generate   *generate
+	deliver    *deliver
+	endpoint   *endpoint
+	queue      *queue
+	topic      pulumi.StringInput
+	dashboard  *cloudwatch.Dashboard
 }
 
 // build creates the stages in the order of the pipeline.
-func (s *swarm) build(c *BriefingSwarm) error {
-	return nil
+func (s *swarm) build() (st *stages, err error) {
+	s.whereabouts()
+	st = &stages{}
+	if st.topic, err = s.topic(); err != nil {
+		return nil, err
+	}
+	if st.ingest, err = s.ingest(); err != nil {
+		return nil, err
+	}
+	if s.worker, st.repository, err = s.image(); err != nil {
+		return nil, err
+	}
+	store, err := s.modelStore()
+	if err != nil {
+		return nil, err
+	}
+	model, err := s.recipe(st.ingest.runs, store)
+	if err != nil {
+		return nil, err
+	}
+	if st.gather, err = s.gather(); err != nil {
+		return nil, err
+	}
+	if st.generate, err = s.generate(st.ingest, st.gather, model, st.topic); err != nil {
+		return nil, err
+	}
+	if st.deliver, err = s.deliver(st.ingest, st.gather, st.topic); err != nil {
+		return nil, err
+	}
+	if st.endpoint, err = s.endpoint(model); err != nil {
+		return nil, err
+	}
+	if st.queue, err = s.queue(model); err != nil {
+		return nil, err
+	}
+	st.dashboard, err = s.observe(st)
+	return st, err
+}
+
+// whereabouts asks who the provider is, for the ARNs of what AWS itself owns.
+func (s *swarm) whereabouts() {
+	caller := aws.GetCallerIdentityOutput(s.ctx, aws.GetCallerIdentityOutputArgs{}, pulumi.Parent(s.parent))
+	s.account = caller.AccountId()
+	s.partition = caller.Arn().ApplyT(func(arn string) string {
+		if parts := strings.SplitN(arn, ":", 3); len(parts) == 3 {
+			return parts[1]
+		}
+		return "aws"
+	}).(pulumi.StringOutput)
 }
 
 // child is the name of a child: the component's, and what the child is.
 func (s *swarm) child(what string) string { return s.name + "-" + what }
+
+// unique is a name for what has no other way to be told apart from that of
+// another stack in the account: the child's, and a hash of the stack.
+func (s *swarm) unique(what string) string {
+	sum := sha256.Sum256([]byte(s.ctx.Project() + "/" + s.ctx.Stack()))
+	return fmt.Sprintf("%s-%x", s.child(what), sum[:4])
+}
 
 // opts are the options of a child.
 func (s *swarm) opts(more ...pulumi.ResourceOption) []pulumi.ResourceOption {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTmp(t *testing.T) {
-	c, err := build(t, true, func(ctx *pulumi.Context) error {
+	c, err := build(t, false, func(ctx *pulumi.Context) error {
 		_, err := component.NewBriefingSwarm(ctx, "acme", minimal())
 		return err
 	})
@@ -18,6 +18,6 @@ func TestTmp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range c.resources {
-		fmt.Println(r.Type, r.Name, r.Inputs)
+		fmt.Println(r.Type, r.Name, "")
 	}
 }

@@ -24,6 +24,7 @@ type registered struct {
 type cloud struct {
 	mu        sync.Mutex
 	region    string
+	preview   bool
 	resources []registered
 	calls     []pulumi.MockCallArgs
 	logs      []string
@@ -35,9 +36,12 @@ func (c *cloud) NewResource(a pulumi.MockResourceArgs) (string, resource.Propert
 	r := registered{Type: a.TypeToken, Name: a.Name, ID: a.Name + "-0123456", Inputs: a.Inputs.Copy(), RPC: a.RegisterRPC}
 	c.resources = append(c.resources, r)
 	state := a.Inputs.Copy()
-	for key, value := range computed(a.TypeToken, r.ID) {
-		if _, set := state[resource.PropertyKey(key)]; !set {
-			state[resource.PropertyKey(key)] = resource.NewStringProperty(value)
+	if c.preview {
+		return "", state, nil // what a provider makes up is unknown in a preview
+	}
+	for key, value := range resource.NewPropertyMapFromMap(computed(a.TypeToken, a.Name, r.ID, c.region)) {
+		if _, set := state[key]; !set {
+			state[key] = value
 		}
 	}
 	return r.ID, state, nil
@@ -53,6 +57,8 @@ func (c *cloud) Call(a pulumi.MockCallArgs) (resource.PropertyMap, error) {
 		answer = map[string]any{"name": c.region, "id": c.region, "endpoint": "", "description": ""}
 	case "aws:index/getCallerIdentity:getCallerIdentity":
 		answer = map[string]any{"accountId": account, "arn": "arn:aws:iam::" + account + ":user/ana", "userId": "AIDA", "id": account}
+	case "aws:ecr/getAuthorizationToken:getAuthorizationToken":
+		answer = map[string]any{"userName": "AWS", "password": "token", "proxyEndpoint": "https://registry", "authorizationToken": "x", "expiresAt": "", "id": c.region}
 	default:
 		return nil, fmt.Errorf("no answer to %s is known", a.Token)
 	}
@@ -62,15 +68,57 @@ func (c *cloud) Call(a pulumi.MockCallArgs) (resource.PropertyMap, error) {
 const account = "123456789012"
 
 // computed are the outputs that the services make up, by type.
-func computed(token, id string) map[string]string {
-	return map[string]string{"arn": "arn:aws:test:::" + id, "id": id, "name": id}
+func computed(token, name, id, region string) map[string]any {
+	arn := func(service, resource string) string {
+		return fmt.Sprintf("arn:aws:%s:%s:%s:%s", service, region, account, resource)
+	}
+	out := map[string]any{"name": id}
+	switch token {
+	case "aws:s3/bucketV2:BucketV2":
+		return map[string]any{"bucket": id, "arn": "arn:aws:s3:::" + id}
+	case "aws:dynamodb/table:Table":
+		out["arn"] = arn("dynamodb", "table/"+id)
+	case "aws:iam/role:Role":
+		out["arn"] = "arn:aws:iam::" + account + ":role/" + id
+	case "aws:lambda/function:Function":
+		out["arn"], out["version"] = arn("lambda", "function:"+id), "7"
+		out["qualifiedArn"] = arn("lambda", "function:"+id+":7")
+	case "aws:lambda/functionUrl:FunctionUrl":
+		out = map[string]any{"functionUrl": "https://" + name + ".lambda-url." + region + ".on.aws/"}
+	case "aws:lambda/alias:Alias":
+		out["arn"] = arn("lambda", "function:"+id)
+	case "aws:sfn/stateMachine:StateMachine":
+		out["arn"] = arn("states", "stateMachine:"+id)
+	case "aws:kinesis/firehoseDeliveryStream:FirehoseDeliveryStream":
+		out["arn"] = arn("firehose", "deliverystream/"+id)
+	case "aws:cloudwatch/logGroup:LogGroup":
+		out["arn"] = arn("logs", "log-group:"+id)
+	case "aws:cloudwatch/eventRule:EventRule":
+		out["arn"] = arn("events", "rule/"+id)
+	case "aws:ecr/repository:Repository":
+		out["arn"], out["registryId"] = arn("ecr", "repository/"+id), account
+		out["repositoryUrl"] = fmt.Sprintf("%s.dkr.ecr.%s.amazonaws.com/%s", account, region, id)
+	case "docker:index/image:Image":
+		out = map[string]any{"repoDigest": fmt.Sprintf("%s.dkr.ecr.%s.amazonaws.com/worker@sha256:%064x", account, region, 7)}
+	case "aws:sqs/queue:Queue":
+		out["arn"], out["url"] = arn("sqs", id), fmt.Sprintf("https://sqs.%s.amazonaws.com/%s/%s", region, account, id)
+	case "aws:sns/topic:Topic":
+		out["arn"] = arn("sns", id)
+	case "aws:sesv2/emailIdentity:EmailIdentity":
+		out = map[string]any{"arn": arn("ses", "identity/acme.example"), "dkimSigningAttributes": map[string]any{"tokens": []any{"one", "two", "three"}}}
+	case "aws:sesv2/configurationSet:ConfigurationSet":
+		out["arn"] = arn("ses", "configuration-set/"+id)
+	case "aws:secretsmanager/secret:Secret":
+		out["arn"] = arn("secretsmanager", "secret:"+id)
+	}
+	return out
 }
 
 // build builds a swarm as an update or, with preview, as a preview does.
 func build(t *testing.T, preview bool, program func(*pulumi.Context) error) (*cloud, error) {
 	t.Helper()
 	t.Chdir(t.TempDir()) // the build context is staged under the working directory
-	c := &cloud{region: "us-east-1"}
+	c := &cloud{region: "us-east-1", preview: preview}
 	err := pulumi.RunErr(program, pulumi.WithMocks("swarms", "test", c), func(info *pulumi.RunInfo) { info.DryRun = preview })
 	return c, err
 }

@@ -12,6 +12,53 @@ import (
 type BriefingSwarm struct {
 	pulumi.ResourceState
 
+	// InputBucket is where an input file starts a run, below InputPrefix.
+	InputBucket pulumi.StringOutput `pulumi:"inputBucket"`
+	InputPrefix pulumi.StringOutput `pulumi:"inputPrefix"`
+	// RunsBucket holds the records, rejects, receipts and manifests of runs.
+	RunsBucket pulumi.StringOutput `pulumi:"runsBucket"`
+	// BriefingsBucket holds the Parquet files, below BriefingsPrefix.
+	BriefingsBucket pulumi.StringOutput `pulumi:"briefingsBucket"`
+	BriefingsPrefix pulumi.StringOutput `pulumi:"briefingsPrefix"`
+	// GlueDatabase and GlueTable are what queries know the Parquet files as.
+	GlueDatabase pulumi.StringOutput `pulumi:"glueDatabase"`
+	GlueTable    pulumi.StringOutput `pulumi:"glueTable"`
+	// FirehoseStream takes the rows of the workers.
+	FirehoseStream pulumi.StringOutput `pulumi:"firehoseStream"`
+	// StateMachineArn is the machine that a run is an execution of.
+	StateMachineArn pulumi.StringOutput `pulumi:"stateMachineArn"`
+	// DeliveryStateMachineArn mails the Parquet files.
+	DeliveryStateMachineArn pulumi.StringPtrOutput `pulumi:"deliveryStateMachineArn"`
+	// ClaimsTable, LedgerTable and ResultsTable are the tables of the input files
+	// that were seen, of the users who were mailed, and of the queue's answers.
+	ClaimsTable  pulumi.StringOutput    `pulumi:"claimsTable"`
+	LedgerTable  pulumi.StringPtrOutput `pulumi:"ledgerTable"`
+	ResultsTable pulumi.StringPtrOutput `pulumi:"resultsTable"`
+	// NormaliseFunctionArn, GenerateFunctionArn, ReconcileFunctionArn and
+	// DeliverFunctionArn are the functions of the pipeline.
+	NormaliseFunctionArn pulumi.StringOutput    `pulumi:"normaliseFunctionArn"`
+	GenerateFunctionArn  pulumi.StringOutput    `pulumi:"generateFunctionArn"`
+	ReconcileFunctionArn pulumi.StringOutput    `pulumi:"reconcileFunctionArn"`
+	DeliverFunctionArn   pulumi.StringPtrOutput `pulumi:"deliverFunctionArn"`
+	// EndpointUrl is the streaming endpoint.
+	EndpointUrl pulumi.StringPtrOutput `pulumi:"endpointUrl"`
+	// QueueUrl takes single requests; those that could not be answered are in
+	// DeadLetterQueueUrl.
+	QueueUrl           pulumi.StringPtrOutput `pulumi:"queueUrl"`
+	DeadLetterQueueUrl pulumi.StringPtrOutput `pulumi:"deadLetterQueueUrl"`
+	// ImageUri is the image of all functions, with its digest.
+	ImageUri pulumi.StringOutput `pulumi:"imageUri"`
+	// RepositoryUrl is where the image was pushed to, null where it was given.
+	RepositoryUrl pulumi.StringPtrOutput `pulumi:"repositoryUrl"`
+	// ConfigurationSet is SES's, and DkimTokens are what the sender's domain must
+	// have as CNAME records before SES sends for it.
+	ConfigurationSet pulumi.StringPtrOutput   `pulumi:"configurationSet"`
+	DkimTokens       pulumi.StringArrayOutput `pulumi:"dkimTokens"`
+	// Dashboard is the CloudWatch dashboard, AlarmsTopicArn the topic that alarms
+	// and runs tell.
+	Dashboard      pulumi.StringOutput    `pulumi:"dashboard"`
+	AlarmsTopicArn pulumi.StringPtrOutput `pulumi:"alarmsTopicArn"`
+
 	// UsdPerRun is the likely cost of a run; Low and High are its bounds.
 	UsdPerRun     pulumi.Float64Output `pulumi:"usdPerRun"`
 	UsdPerRunLow  pulumi.Float64Output `pulumi:"usdPerRunLow"`
@@ -46,6 +93,44 @@ type BriefingSwarm struct {
 	// BatchSize is how many users a worker gets at a time.
 	BatchSize pulumi.IntOutput `pulumi:"batchSize"`
 }
+
+// built sets the outputs of what was created.
+func (c *BriefingSwarm) built(s *swarm, st *stages) {
+	c.InputBucket, c.InputPrefix = st.ingest.inputs.Bucket, known(inputsPrefix)
+	c.RunsBucket = st.ingest.runs.Bucket
+	c.BriefingsBucket, c.BriefingsPrefix = st.gather.briefings.Bucket, known(briefingsPrefix)
+	c.GlueDatabase, c.GlueTable, c.FirehoseStream = st.gather.database.Name, st.gather.table.Name, st.gather.stream.Name
+	c.StateMachineArn, c.ClaimsTable = st.generate.machine.Arn, st.ingest.claims.Name
+	c.NormaliseFunctionArn, c.GenerateFunctionArn, c.ReconcileFunctionArn = st.generate.normalise.Arn, st.generate.generate.Arn, st.generate.reconcile.Arn
+	c.ImageUri = s.worker.ToStringOutput()
+	c.Dashboard = st.dashboard.DashboardName
+	absent := none[pulumi.StringPtrOutput]((*string)(nil))
+	c.RepositoryUrl, c.AlarmsTopicArn = absent, absent
+	if st.repository != nil {
+		c.RepositoryUrl = st.repository.RepositoryUrl.ToStringPtrOutput()
+	}
+	if s.AlarmsEmail != "" {
+		c.AlarmsTopicArn = st.topic.ToStringOutput().ToStringPtrOutput()
+	}
+	c.DeliveryStateMachineArn, c.LedgerTable, c.DeliverFunctionArn, c.ConfigurationSet = absent, absent, absent, absent
+	c.DkimTokens = pulumi.StringArray{}.ToStringArrayOutput()
+	if d := st.deliver; d != nil {
+		c.DeliveryStateMachineArn, c.LedgerTable = d.machine.Arn.ToStringPtrOutput(), d.ledger.Name.ToStringPtrOutput()
+		c.DeliverFunctionArn, c.ConfigurationSet = d.deliver.Arn.ToStringPtrOutput(), d.configuration.ConfigurationSetName.ToStringPtrOutput()
+		if d.identity != nil {
+			c.DkimTokens = d.identity.DkimSigningAttributes.Tokens()
+		}
+	}
+	c.EndpointUrl, c.QueueUrl, c.DeadLetterQueueUrl, c.ResultsTable = absent, absent, absent, absent
+	if e := st.endpoint; e != nil {
+		c.EndpointUrl = e.url.FunctionUrl.ToStringPtrOutput()
+	}
+	if q := st.queue; q != nil {
+		c.QueueUrl, c.DeadLetterQueueUrl, c.ResultsTable = q.requests.Url.ToStringPtrOutput(), q.deadLetters.Url.ToStringPtrOutput(), q.results.Name.ToStringPtrOutput()
+	}
+}
+
+func known(s string) pulumi.StringOutput { return pulumi.String(s).ToStringOutput() }
 
 // estimate sets the outputs that are known before anything is created.
 func (c *BriefingSwarm) estimate(d *design) {

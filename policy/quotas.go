@@ -130,6 +130,7 @@ func concurrency(c *Check, s Stack) {
 		}
 	}
 	reserved, reservations := 0.0, 0
+	var bounded Stack // functions whose reservation is counted already
 	for _, f := range s.of(lambdaFunction) {
 		n, ok := c.number(f, f.get("reservedConcurrentExecutions"))
 		if !ok || n < 0 {
@@ -139,6 +140,7 @@ func concurrency(c *Check, s Stack) {
 		reservations++
 		if !f.inSwarm() && n > 0 { // that of a swarm is in its own need
 			add(f, n, f.get("reservedConcurrentExecutions"))
+			bounded = append(bounded, f)
 		} else if n > largest && len(swarms) == 0 {
 			at = f
 		}
@@ -153,7 +155,7 @@ func concurrency(c *Check, s Stack) {
 		}
 	}
 	for _, e := range s.of(lambdaEventSource) {
-		if e.inSwarm() {
+		if e.inSwarm() || bounded.has(e.Depends["functionName"], e.get("functionName")) {
 			continue
 		}
 		if n, ok := c.number(e, e.get("scalingConfig.maximumConcurrency")); ok {
@@ -166,7 +168,7 @@ func concurrency(c *Check, s Stack) {
 		}
 		doc, ok := c.document(m, m.get("definition"))
 		for _, d := range distributedMaps(doc) {
-			if ok && d.maxConcurrency > 0 {
+			if ok && d.maxConcurrency > 0 && !bounded.called(d) {
 				add(m, d.maxConcurrency, m.get("definition"))
 			}
 		}
@@ -181,6 +183,31 @@ func concurrency(c *Check, s Stack) {
 		c.violation(at, "%s executions are reserved by %d functions, over %s: the account has %s, and Lambda keeps %d of them for functions without a reservation",
 			secret.show(plan.FormatNumber(reserved)), reservations, plan.FormatNumber(most), account, unreservedMin)
 	}
+}
+
+// has says whether a function of the stack is meant by dependencies or by a name.
+func (s Stack) has(dependencies []string, name field) bool {
+	text, _ := name.text()
+	for _, f := range s {
+		own, _ := f.get("name").text()
+		arn, _ := f.get("arn").text()
+		if slices.Contains(dependencies, f.URN) || text != "" && (text == own || text == arn) {
+			return true
+		}
+	}
+	return false
+}
+
+// called says whether the map calls one of the functions.
+func (s Stack) called(d distributedMap) bool {
+	for _, f := range s {
+		arn, _ := f.get("arn").text()
+		name, _ := f.get("name").text()
+		if arn != "" && d.calls(arn) || name != "" && d.calls(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func memory(c *Check, r Resource) {
@@ -275,10 +302,7 @@ func childDuration(c *Check, s Stack) {
 			longest := d.timeoutSec
 			if longest == 0 { // the tasks end when their functions do
 				for _, f := range functions {
-					arn, _ := f.get("arn").text()
-					name, _ := f.get("name").text()
-					timeout, _ := f.get("timeout").number()
-					if arn != "" && d.calls(arn) || name != "" && d.calls(name) {
+					if timeout, ok := f.get("timeout").number(); ok && (Stack{f}).called(d) {
 						longest = max(longest, timeout)
 					}
 				}
@@ -401,7 +425,7 @@ func efsThroughput(c *Check, s Stack) {
 		case mode.state == unknown:
 			c.unsure(fs, mode.path)
 		case !ok || name == "bursting":
-			c.violation(fs, "throughputMode is bursting: a small file system earns 50 KiB/s for each GiB, and a model is read at once by every worker")
+			c.violation(fs, "throughputMode is bursting: what it may read goes with its size, and a model is read at once by every worker")
 		case name == "provisioned":
 			mibps := fs.get("provisionedThroughputInMibps")
 			if n, ok := c.number(fs, mibps); ok && n < c.setting("minProvisionedMibps") {

@@ -23,8 +23,6 @@ type Resource struct {
 	// Inputs are a component's inputs; its Properties are then its outputs. They
 	// are nil where the engine has not shown them.
 	Inputs *property.Map
-	// Region is that of the resource's provider, "" where it is not known.
-	Region string
 	// Depends are the URNs that each property depends on.
 	Depends map[string][]string
 }

@@ -121,7 +121,7 @@ func (s *Stack) Preview() Result {
 	}
 	result, err := s.stack.Preview(s.e.t.Context(), options...)
 	<-done
-	r.Text, r.Err = result.StdOut, err
+	r.ended(result.StdOut, err)
 	return r.sorted()
 }
 
@@ -138,7 +138,7 @@ func (s *Stack) Up() Result {
 	}
 	result, err := s.stack.Up(s.e.t.Context(), options...)
 	<-done
-	r.Text, r.Err = result.StdOut, err
+	r.ended(result.StdOut, err)
 	r.Outputs = map[string]any{}
 	for key, output := range result.Outputs {
 		r.Outputs[key] = output.Value
@@ -152,7 +152,7 @@ func (s *Stack) Destroy() Result {
 	r, collect, done := s.collector()
 	result, err := s.stack.Destroy(s.e.t.Context(), optdestroy.EventStreams(collect), optdestroy.Color("never"))
 	<-done
-	r.Text, r.Err = result.StdOut, err
+	r.ended(result.StdOut, err)
 	return r.sorted()
 }
 
@@ -196,6 +196,16 @@ func (s *Stack) collector() (r *Result, collect chan events.EngineEvent, done ch
 		}
 	}()
 	return r, collect, done
+}
+
+// ended keeps how the operation ended. The Automation API puts what a failed one
+// printed into the error.
+func (r *Result) ended(text string, err error) {
+	r.Text, r.Err = text, err
+	if err != nil && text == "" {
+		_, r.Text, _ = strings.Cut(err.Error(), "\nstdout: ")
+		r.Text, _, _ = strings.Cut(r.Text, "\nstderr: ")
+	}
 }
 
 func (r *Result) sorted() Result {

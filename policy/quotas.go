@@ -129,7 +129,7 @@ func concurrency(c *Check, s Stack) {
 			add(swarm, n, swarm.get("quotasNeeded."+codeConcurrency))
 		}
 	}
-	reserved, reservations := 0.0, 0
+	reserved := 0.0
 	var bounded Stack // functions whose reservation is counted already
 	for _, f := range s.of(lambdaFunction) {
 		n, ok := c.number(f, f.get("reservedConcurrentExecutions"))
@@ -137,7 +137,6 @@ func concurrency(c *Check, s Stack) {
 			continue
 		}
 		reserved += n
-		reservations++
 		if !f.inSwarm() && n > 0 { // that of a swarm is in its own need
 			add(f, n, f.get("reservedConcurrentExecutions"))
 			bounded = append(bounded, f)
@@ -180,8 +179,8 @@ func concurrency(c *Check, s Stack) {
 		c.violation(at, "the stack needs %s concurrent executions, over the account's %s: %s", secret.show(plan.FormatNumber(sum)), account, strings.Join(parts, ", "))
 	}
 	if most := max(0, account.value-unreservedMin); reserved > most {
-		c.violation(at, "%s executions are reserved by %d functions, over %s: the account has %s, and Lambda keeps %d of them for functions without a reservation",
-			secret.show(plan.FormatNumber(reserved)), reservations, plan.FormatNumber(most), account, unreservedMin)
+		c.violation(at, "%s executions are reserved, over %s: the account has %s, and Lambda keeps %d of them for functions without a reservation",
+			secret.show(plan.FormatNumber(reserved)), plan.FormatNumber(most), account, unreservedMin)
 	}
 }
 

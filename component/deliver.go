@@ -9,7 +9,6 @@ import (
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/lambda"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/secretsmanager"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sesv2"
-	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sfn"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/briefing-swarm/briefing-swarm/component/states"
@@ -23,9 +22,9 @@ const (
 	ledgerExpires = "expires_at"
 )
 
-// deliverMemoryMib is the memory of the functions that mail: half a vCPU, as
-// they mostly wait for SES.
-const deliverMemoryMib = 1024
+// deliverMemoryMib is the memory of the functions that mail, as the plan bills
+// it: they mostly wait for SES.
+const deliverMemoryMib = 256
 
 // deliver is the mail-out: the ledger of who was mailed, SES, the state machine
 // and its functions, and the rule that starts it for each file of briefings.
@@ -39,7 +38,7 @@ type deliver struct {
 	feedback      *lambda.Function
 	unsubscribe   *lambda.Function // nil where a page of the sender's own does it
 	unsubscribeAt pulumi.StringInput
-	machine       *sfn.StateMachine
+	machine       *machine
 	rule          *cloudwatch.EventRule
 }
 
@@ -50,7 +49,7 @@ func (s *swarm) deliver(in *ingest, out *gather, topic pulumi.StringInput) (*del
 	}
 	d := &deliver{}
 	var err error
-	if d.ledger, err = s.table("ledger", ledgerExpires, ledgerRun, ledgerUser); err != nil {
+	if d.ledger, err = s.table("ledger", true, ledgerExpires, ledgerRun, ledgerUser); err != nil {
 		return nil, err
 	}
 	if err := s.sender(d); err != nil {

@@ -41,7 +41,7 @@ func (s *swarm) image() (pulumi.StringInput, *ecr.Repository, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	token := ecr.GetAuthorizationTokenOutput(s.ctx, ecr.GetAuthorizationTokenOutputArgs{RegistryId: repository.RegistryId}, pulumi.Parent(s.parent))
+	token := ecr.GetAuthorizationTokenOutput(s.ctx, ecr.GetAuthorizationTokenOutputArgs{}, pulumi.Parent(s.parent))
 	built, err := docker.NewImage(s.ctx, s.child("image"), &docker.ImageArgs{
 		ImageName: pulumi.Sprintf("%s:%s", repository.RepositoryUrl, tag),
 		Build: docker.DockerBuildArgs{

@@ -26,8 +26,9 @@ type design struct {
 	from, domain string
 	// unsubscribe says that the swarm takes unsubscribe requests itself.
 	unsubscribe bool
-	// reconcileTmpMib is the /tmp of normalise and reconcile.
-	helperTmpMib int
+	// helperTmpMib is the /tmp of normalise and reconcile, and maxRecords how many
+	// records of a file fit there.
+	helperTmpMib, maxRecords int
 }
 
 var (
@@ -146,7 +147,13 @@ func (d *design) checkPrompt(f *faults) {
 	}
 }
 
+// parallelMax is what the engine decodes together: llama.cpp has 256 sequences,
+// one of which is the shared prefix's.
+const parallelMax = 255
+
 func (d *design) checkWorkers(f *faults) {
+	f.oneOf("architecture", d.Architecture, plan.ARM64, plan.X8664)
+	f.within("parallelSequences", float64(d.ParallelSequences), 1, parallelMax, "sequences", "llama.cpp decodes no more together")
 	f.within("toleratedFailurePercentage", d.ToleratedFailurePercentage, 0, 100, "%", "give the part of batches that may fail")
 	f.within("items", float64(d.Items), 0, plan.MapItemsMax, "records", "0 uses all records of a file")
 	for _, key := range slices.Sorted(maps.Keys(d.AccountQuotas)) {
@@ -313,7 +320,7 @@ func (d *design) checkOptions(f *faults) {
 	}
 	f.within("costCeilingUsdPerRun", d.CostCeilingUsdPerRun, 0, 1e9, "USD", "0 is no ceiling")
 	f.within("costCeilingUsdPerMonth", d.CostCeilingUsdPerMonth, 0, 1e9, "USD", "0 is no ceiling")
-	d.checkStorage(f)
+	d.sizeHelpers()
 }
 
 // What normalise and reconcile keep of every user beyond those in memory.
@@ -321,19 +328,18 @@ const (
 	idsInMemory  = 4_000_000
 	idBytes      = 20
 	tmpSpareMib  = 512
-	helperMemory = 2048 // MiB
+	helperMemory = 1769 // MiB, a vCPU: as the plan bills it
 )
 
-func (d *design) checkStorage(f *faults) {
+// sizeHelpers gives normalise and reconcile the /tmp that they need.
+func (d *design) sizeHelpers() {
 	need := tmpSpareMib
 	if beyond := d.ExpectedUsers - idsInMemory; beyond > 0 {
 		need += (beyond*idBytes + 1<<20 - 1) >> 20
 	}
-	if need > plan.LambdaTmpMaxMib {
-		most := idsInMemory + (plan.LambdaTmpMaxMib-tmpSpareMib)<<20/idBytes
-		f.add("expectedUsers", plan.FormatNumber(float64(d.ExpectedUsers))+" users", plan.FormatNumber(float64(most))+" (20 B each of Lambda's /tmp beyond 4,000,000)", "split the file over several runs")
-	}
+	// A Map takes 100,000,000 items, which always fit into Lambda's largest /tmp.
 	d.helperTmpMib = max(need, d.EphemeralStorageMib)
+	d.maxRecords = min(plan.MapItemsMax, idsInMemory+(d.helperTmpMib-tmpSpareMib)<<20/idBytes)
 }
 
 // accountQuotas are the names of AccountQuotas.

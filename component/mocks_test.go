@@ -124,26 +124,26 @@ func build(t *testing.T, preview bool, args *component.Args, opts ...pulumi.Reso
 		if err != nil {
 			return err
 		}
-		return collect(swarm, outputs)
+		return collect(ctx, swarm, outputs)
 	})
 	return c, outputs, err
 }
 
 // collect puts the values of a swarm's outputs into a map, as far as they are
-// known.
-func collect(swarm *component.BriefingSwarm, into map[string]any) error {
+// known. It exports them, for which a program waits.
+func collect(ctx *pulumi.Context, swarm *component.BriefingSwarm, into map[string]any) error {
 	var mu sync.Mutex
 	for name, output := range swarm.Outputs() {
 		output, ok := output.(pulumi.Output)
 		if !ok {
 			return fmt.Errorf("%s is no output", name)
 		}
-		output.ApplyT(func(v any) any {
+		ctx.Export(name, output.ApplyT(func(v any) any {
 			mu.Lock()
 			defer mu.Unlock()
 			into[name] = v
 			return v
-		})
+		}))
 	}
 	return nil
 }

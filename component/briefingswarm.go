@@ -97,6 +97,7 @@ type swarm struct {
 type stages struct {
 	ingest     *ingest
 	repository *ecr.Repository
+	store      *modelStore
 	gather     *gather
 	generate   *generate
 	deliver    *deliver
@@ -119,11 +120,10 @@ func (s *swarm) build() (st *stages, err error) {
 	if s.worker, st.repository, err = s.image(); err != nil {
 		return nil, err
 	}
-	store, err := s.modelStore()
-	if err != nil {
+	if st.store, err = s.modelStore(st.ingest.runs); err != nil {
 		return nil, err
 	}
-	model, err := s.recipe(st.ingest.runs, store)
+	model, err := s.recipe(st.ingest.runs, st.store)
 	if err != nil {
 		return nil, err
 	}

@@ -209,9 +209,10 @@ func TestPreview(t *testing.T) {
 func TestOutputs(t *testing.T) {
 	fields := reflect.VisibleFields(reflect.TypeFor[component.BriefingSwarm]())
 	for name, absent := range map[string][]string{
-		"minimal": {"alarmsTopicArn", "configurationSet", "deadLetterQueueUrl", "deliverFunctionArn", "deliveryStateMachineArn", "endpointUrl", "ledgerTable", "minutesToLastMail", "queueUrl", "resultsTable"},
-		"full":    nil,
-		"given":   {"alarmsTopicArn", "deadLetterQueueUrl", "endpointUrl", "queueUrl", "repositoryUrl", "resultsTable"},
+		"minimal": {"alarmsTopicArn", "configurationSet", "deadLetterQueueUrl", "deliverFunctionArn", "deliveryStateMachineArn", "endpointUrl", "ledgerTable", "minutesToLastMail", "modelCopyTaskArn", "modelUploadTo", "queueUrl", "resultsTable"},
+		"full":    {"modelCopyTaskArn", "modelUploadTo"},
+		"given":   {"alarmsTopicArn", "deadLetterQueueUrl", "endpointUrl", "modelCopyTaskArn", "modelUploadTo", "queueUrl", "repositoryUrl", "resultsTable"},
+		"mounted": {"alarmsTopicArn", "configurationSet", "deliverFunctionArn", "deliveryStateMachineArn", "endpointUrl", "ledgerTable", "minutesToLastMail"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, outputs, err := build(t, false, configurations[name]())

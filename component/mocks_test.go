@@ -60,6 +60,8 @@ func (c *cloud) Call(a pulumi.MockCallArgs) (resource.PropertyMap, error) {
 		answer = map[string]any{"accountId": account, "arn": "arn:aws:iam::" + account + ":user/ana", "userId": "AIDA", "id": account}
 	case "aws:ecr/getAuthorizationToken:getAuthorizationToken":
 		answer = map[string]any{"userName": "AWS", "password": "token", "proxyEndpoint": "https://registry", "authorizationToken": "x", "expiresAt": "", "id": c.region}
+	case "aws:index/getAvailabilityZones:getAvailabilityZones":
+		answer = map[string]any{"names": []any{c.region + "a", c.region + "b", c.region + "c"}, "id": c.region}
 	default:
 		return nil, fmt.Errorf("no answer to %s is known", a.Token)
 	}
@@ -84,6 +86,22 @@ func computed(token, name, id, region string) map[string]any {
 	case "aws:lambda/function:Function":
 		out["arn"], out["version"] = arn("lambda", "function:"+id), "7"
 		out["qualifiedArn"] = arn("lambda", "function:"+id+":7")
+	case "aws:ec2/vpc:Vpc":
+		out["mainRouteTableId"] = "rtb-0123456"
+	case "aws:ec2/subnet:Subnet":
+		out["arn"] = arn("ec2", "subnet/"+id)
+	case "aws:ec2/securityGroup:SecurityGroup":
+		out["arn"] = arn("ec2", "security-group/"+id)
+	case "aws:ec2/vpcEndpoint:VpcEndpoint":
+		out["prefixListId"] = "pl-0123456"
+	case "aws:efs/fileSystem:FileSystem":
+		out["arn"] = arn("elasticfilesystem", "file-system/"+id)
+	case "aws:efs/accessPoint:AccessPoint":
+		out["arn"] = arn("elasticfilesystem", "access-point/"+id)
+	case "aws:datasync/s3Location:S3Location", "aws:datasync/efsLocation:EfsLocation":
+		out["arn"] = arn("datasync", "location/"+id)
+	case "aws:datasync/task:Task":
+		out["arn"] = arn("datasync", "task/"+id)
 	case "aws:lambda/functionUrl:FunctionUrl":
 		out = map[string]any{"functionUrl": "https://" + name + ".lambda-url." + region + ".on.aws/"}
 	case "aws:lambda/alias:Alias":
@@ -202,5 +220,10 @@ func given() *component.Args {
 	}
 }
 
+// mounted keeps the model on a file system.
+func mounted() *component.Args {
+	return &component.Args{ModelStore: "efs", MaxConcurrency: 500, Queue: true}
+}
+
 // configurations are those whose goldens are kept.
-var configurations = map[string]func() *component.Args{"minimal": minimal, "full": full, "given": given}
+var configurations = map[string]func() *component.Args{"minimal": minimal, "full": full, "given": given, "mounted": mounted}

@@ -85,7 +85,7 @@ func (a Args) findModel(f *faults) (m modelFile, ok bool) {
 			}
 		}
 		set(&m.SHA256, a.ModelSha256)
-		if m.SHA256 == "" && a.ImageUri == nil {
+		if m.SHA256 == "" && a.ImageUri == nil && a.ModelStore != plan.StoreEFS {
 			remedy := "give the checksum of the file: an image build takes nothing unverified"
 			if a.ModelSource == "" && entry.ReportedSHA256 != "" {
 				remedy += "; several public projects name " + entry.ReportedSHA256

@@ -14,7 +14,7 @@ import (
 var anywhere = []string{
 	"logs:CreateLogDelivery", "logs:DeleteLogDelivery", "logs:DescribeLogGroups", "logs:DescribeResourcePolicies",
 	"logs:GetLogDelivery", "logs:ListLogDeliveries", "logs:PutResourcePolicy", "logs:UpdateLogDelivery",
-	"ses:GetAccount", "ses:GetSuppressedDestination", "ses:PutSuppressedDestination",
+	"ses:GetAccount", "ses:PutSuppressedDestination",
 	"ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
 }
 

@@ -34,6 +34,7 @@ type design struct {
 var (
 	componentName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 	tenantName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,62}[A-Za-z0-9])?$`)
+	languageTag   = regexp.MustCompile(`^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$`)
 	clockTime     = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 )
 
@@ -154,7 +155,7 @@ const parallelMax = 255
 func (d *design) checkWorkers(f *faults) {
 	f.oneOf("architecture", d.Architecture, plan.ARM64, plan.X8664)
 	f.within("parallelSequences", float64(d.ParallelSequences), 1, parallelMax, "sequences", "llama.cpp decodes no more together")
-	f.within("toleratedFailurePercentage", d.ToleratedFailurePercentage, 0, 100, "%", "give the part of batches that may fail")
+	f.within("toleratedFailurePercentage", float64(d.ToleratedFailurePercentage), 0, 100, "%", "give the part of batches that may fail")
 	f.within("items", float64(d.Items), 0, plan.MapItemsMax, "records", "0 uses all records of a file")
 	for _, key := range slices.Sorted(maps.Keys(d.AccountQuotas)) {
 		if _, ok := accountQuotas[key]; !ok {
@@ -166,14 +167,12 @@ func (d *design) checkWorkers(f *faults) {
 		f.within("reservedConcurrency", float64(d.ReservedConcurrency), float64(max(1, d.MaxConcurrency)), 10_000_000, "executions", "with less than maxConcurrency, batches would be refused: raise it, or lower maxConcurrency")
 	}
 	if account > 0 {
-		reserved := d.ReservedConcurrency + d.EndpointConcurrency
+		reserved := d.ReservedConcurrency + d.EndpointConcurrency + d.mailWorkers()
 		if most := account - lambdaUnreservedMin; reserved > 0 && reserved > most {
-			f.add("reservedConcurrency", plan.FormatNumber(float64(reserved))+" executions in all", plan.FormatNumber(float64(max(0, most)))+" (Lambda keeps 100 of the account's for functions without a reservation)", "lower it, or request quota L-B99A9384")
+			f.add("reservedConcurrency", fmt.Sprintf("%s executions in all (workers %d, endpoint %d, mail %d)", plan.FormatNumber(float64(reserved)), d.ReservedConcurrency, d.EndpointConcurrency, d.mailWorkers()),
+				plan.FormatNumber(float64(max(0, most)))+" (Lambda keeps 100 of the account's for functions without a reservation)", "lower it, endpointConcurrency or sesRatePerSec, or request quota L-B99A9384")
 		}
-		others := helperConcurrency + d.EndpointConcurrency
-		if d.ProvisionedConcurrency > d.EndpointConcurrency {
-			others = helperConcurrency + d.ProvisionedConcurrency
-		}
+		others := helperConcurrency + d.mailWorkers() + max(d.EndpointConcurrency, d.ProvisionedConcurrency)
 		if d.Queue {
 			others += d.QueueConcurrency
 		}
@@ -186,8 +185,8 @@ func (d *design) checkWorkers(f *faults) {
 
 const (
 	lambdaUnreservedMin = 100
-	// helperConcurrency is one of each function beside the workers.
-	helperConcurrency = 5
+	// helperConcurrency is one of each other function.
+	helperConcurrency = 4
 )
 
 func (d *design) checkMail(f *faults) {
@@ -196,7 +195,7 @@ func (d *design) checkMail(f *faults) {
 			name string
 			set  bool
 		}{
-			{"senderIdentity", d.SenderIdentity != ""}, {"senderIdentityArn", d.SenderIdentityArn != nil}, {"replyTo", d.ReplyTo != ""},
+			{"senderIdentity", d.SenderIdentity != ""}, {"senderIdentityArn", d.SenderIdentityArn != nil}, {"brand", d.Brand != ""}, {"locale", d.Locale != ""}, {"replyTo", d.ReplyTo != ""},
 			{"deliverAt", d.DeliverAt != ""}, {"deliveryWindowMinutes", d.DeliveryWindowMinutes != 0}, {"sesRatePerSec", d.SesRatePerSec != 0},
 			{"unsubscribeUrl", d.UnsubscribeUrl != ""}, {"unsubscribeMailto", d.UnsubscribeMailto != ""}, {"unsubscribeKey", d.UnsubscribeKey != nil},
 			{"subjectTemplate", d.SubjectTemplate != ""}, {"htmlTemplate", d.HtmlTemplate != ""}, {"textTemplate", d.TextTemplate != ""},
@@ -217,6 +216,9 @@ func (d *design) checkMail(f *faults) {
 		if _, err := mail.ParseAddress(value); value != "" && err != nil {
 			f.add(field, "no mail address", "an address", "correct it")
 		}
+	}
+	if d.Locale != "" && !languageTag.MatchString(d.Locale) {
+		f.add("locale", quote(d.Locale), "a language tag", "write it as de or pt-BR")
 	}
 	f.oneOf("senderIdentity", d.SenderIdentity, IdentityDomain, IdentityAddress)
 	if d.DeliverAt != "" && !clockTime.MatchString(d.DeliverAt) {
@@ -270,6 +272,22 @@ func (a Args) mailRate() float64 {
 		return have * plan.SesShare
 	}
 	return plan.Defaults().SesRatePerSec
+}
+
+// Mails that one worker sends a second, as the plan takes it, and the most
+// workers that the function shares the rate among.
+const (
+	mailsPerWorker = 20
+	mailWorkersMax = 1000
+)
+
+// mailWorkers is how many workers mail at one time. Each sends its part of the
+// rate, so that there must never be more of them, however many files land.
+func (a Args) mailWorkers() int {
+	if !a.mail() {
+		return 0
+	}
+	return int(math.Min(mailWorkersMax, math.Max(1, math.Ceil(a.mailRate()/mailsPerWorker))))
 }
 
 // Limits of SQS as an event source of Lambda, and of CloudWatch.

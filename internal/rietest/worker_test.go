@@ -1,8 +1,10 @@
 package rietest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -95,7 +97,14 @@ func TestWorkerPeakMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	need := header.MemoryNeed(model.MemoryOptions{Parallel: parallel, ContextPerSequence: context, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]})
+	cpu, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := header.MemoryNeed(model.MemoryOptions{
+		Parallel: parallel, ContextPerSequence: context, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH],
+		AMX: bytes.Contains(cpu, []byte(" amx_int8")),
+	})
 	peak := i.PeakMemoryBytes()
 	t.Logf("peak memory %.1f MiB, predicted %.1f MiB; memory to set %d MiB", mib(peak), mib(need.PeakBytes), need.MinMemoryMib())
 	if off := float64(peak)/float64(need.PeakBytes) - 1; off < -0.1 || off > 0.1 {

@@ -17,6 +17,10 @@ type MemoryOptions struct {
 	// Arch is "arm64" or "x86_64", Lambda's names. They differ in the types of
 	// weights that are re-ordered; empty counts what either may need.
 	Arch string
+	// AMX says that an x86_64 processor has matrix units (amx_int8 in its flags).
+	// llama.cpp has an order for them that x86_64 otherwise does without. Whether
+	// Lambda's have them is not published; OverheadBytes has room for the head.
+	AMX bool
 }
 
 // Defaults of MemoryOptions.
@@ -126,13 +130,13 @@ func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
 
 // MemoryNeed returns the memory needed to generate with the file.
 func (h *Header) MemoryNeed(o MemoryOptions) Need {
-	return MemoryNeed(h.Shape, h.WeightBytes, reordered(h.HeadType, o.Arch, h.HeadBytes), o)
+	return MemoryNeed(h.Shape, h.WeightBytes, o.reordered(h.HeadType, h.HeadBytes), o)
 }
 
 // reordered returns the bytes of a head where the architecture's processors have
 // an order of their own for its type, and 0 where they leave it as it is.
-func reordered(head TensorType, arch string, bytes int64) int64 {
-	if arch == "x86_64" && (head == TypeQ8_0 || head == TypeQ6_K) {
+func (o MemoryOptions) reordered(head TensorType, bytes int64) int64 {
+	if o.Arch == "x86_64" && !o.AMX && (head == TypeQ8_0 || head == TypeQ6_K) {
 		return 0
 	}
 	return bytes
@@ -146,7 +150,7 @@ func (e Entry) MemoryNeed(o MemoryOptions) Need {
 	if e.Quantization == TypeQ8_0.String() {
 		head = TypeQ8_0
 	}
-	return MemoryNeed(e.Shape, e.SizeBytes, reordered(head, o.Arch, head.RowBytes(int64(e.Shape.Embedding))*int64(e.Shape.Vocab)), o)
+	return MemoryNeed(e.Shape, e.SizeBytes, o.reordered(head, head.RowBytes(int64(e.Shape.Embedding))*int64(e.Shape.Vocab)), o)
 }
 
 // MinMemoryMib returns the smallest memory setting of a Lambda function, in

@@ -57,7 +57,12 @@ func TestMemoryNeed(t *testing.T) {
 			if arm := h.MemoryNeed(options); arm.RepackBytes != h.HeadBytes {
 				t.Errorf("on arm64 %d bytes are held twice, want the head's %d", arm.RepackBytes, h.HeadBytes)
 			}
-			options.Arch = ""
+			// A Sapphire Rapids did, too.
+			options.Arch, options.AMX = "x86_64", true
+			if amx := h.MemoryNeed(options); amx.RepackBytes != h.HeadBytes {
+				t.Errorf("with matrix units %d bytes are held twice, want the head's %d", amx.RepackBytes, h.HeadBytes)
+			}
+			options.Arch, options.AMX = "", false
 			if either := h.MemoryNeed(options); either.RepackBytes != h.HeadBytes {
 				t.Errorf("on whichever %d bytes are held twice, want the head's %d", either.RepackBytes, h.HeadBytes)
 			}

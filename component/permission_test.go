@@ -110,6 +110,12 @@ func (c *cloud) oneRoleEach(t *testing.T) {
 			holders[arn] = append(holders[arn], r.Name)
 		}
 	}
+	for _, r := range c.resources {
+		if access, ok := r.Inputs["s3Config"]; ok {
+			arn := access.ObjectValue()["bucketAccessRoleArn"].StringValue()
+			holders[arn] = append(holders[arn], r.Name)
+		}
+	}
 	for arn, names := range holders {
 		if len(names) != 1 {
 			t.Errorf("%s is the role of %v", arn, names)

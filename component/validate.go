@@ -105,20 +105,7 @@ func (d *design) checkModel(f *faults) {
 	if d.ContextTokens > d.model.Context && d.model.Context > 0 {
 		f.add("contextTokens", plan.FormatNumber(float64(d.ContextTokens))+" tokens", "the model's "+plan.FormatNumber(float64(d.model.Context)), "shorten the prompt or maxTokens, or take a model with a longer context")
 	}
-	if need := d.model.NeedMib; need > d.MemoryMib && d.MemoryMib >= plan.LambdaMemoryMinMib && d.MemoryMib <= plan.LambdaMemoryMaxMib {
-		m := d.model.Model
-		cache := int64(d.ParallelSequences+1) * int64(d.ContextTokens) * m.KVBytesPerToken()
-		remedy := "raise memoryMib, lower parallelSequences or contextTokens, or take a smaller model"
-		if need > plan.LambdaMemoryMaxMib {
-			remedy = "lower parallelSequences or contextTokens, or take a smaller model: Lambda has at most 10,240 MiB"
-		}
-		f.add("memoryMib", mib(d.MemoryMib), fmt.Sprintf("at least %s (weights %s, cache for %d sequences of %s tokens %s, the rest %s)",
-			mib(need), mib(int(m.WeightBytes>>20)), d.ParallelSequences, plan.FormatNumber(float64(d.ContextTokens)), mib(int(cache>>20)),
-			mib(need-int(m.WeightBytes>>20)-int(cache>>20))), remedy)
-	}
 }
-
-func mib(n int) string { return plan.FormatNumber(float64(n)) + " MiB" }
 
 // maxTextBytes is the longest text that a worker reads from S3.
 const maxTextBytes = 1 << 20
@@ -385,7 +372,7 @@ func (d *design) inputs(f *faults) plan.Inputs {
 	set(&d.BatchSize, in.BatchSize)
 	in.BatchSize, in.ParallelSequences, in.MaxConcurrency = d.BatchSize, d.ParallelSequences, d.MaxConcurrency
 	in.BufferMib, in.BufferSec, in.RetentionDays = d.BufferMib, d.BufferSec, d.RetentionDays
-	in.DeadlineMinutes = d.DeadlineMinutes
+	in.ContextTokens, in.DeadlineMinutes = d.ContextTokens, d.DeadlineMinutes
 	in.Mail, in.SesRatePerSec = d.mail(), d.mailRate()
 	if clockTime.MatchString(d.DeliverAt) && clockTime.MatchString(d.InputAt) {
 		in.DeliverAtSec = secondsBetween(d.InputAt, d.DeliverAt)
@@ -433,7 +420,7 @@ var argNames = map[string]string{"users": "expectedUsers", "deliverAtSec": "deli
 // batch ends in time.
 func (d *design) estimate(f *faults, fitBatch bool) {
 	in := d.inputs(f)
-	if d.model.NeedMib == 0 {
+	if d.model.Model.Layers == 0 {
 		in.Model = plan.DefaultModel() // the true one has its fault already: find the others
 	}
 	if in.Prices == nil {

@@ -37,6 +37,9 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 	if err != nil {
 		return nil, err
 	}
+	if d.UnsubscribeKey != nil {
+		d.UnsubscribeKey = pulumi.ToSecret(d.UnsubscribeKey.ToStringPtrOutput()).(pulumi.StringPtrOutput)
+	}
 	c := &BriefingSwarm{}
 	// The inputs are recorded with their defaults, so that policies and diffs see
 	// what was decided, not what was left open.

@@ -137,7 +137,7 @@ func (s *swarm) optOut(d *deliver) error {
 		return err
 	}
 	value, err := secretsmanager.NewSecretVersion(s.ctx, s.child("unsubscribe-key-value"), &secretsmanager.SecretVersionArgs{
-		SecretId: d.key.ID(), SecretString: pulumi.ToSecret(s.UnsubscribeKey.ToStringPtrOutput()).(pulumi.StringPtrOutput),
+		SecretId: d.key.ID(), SecretString: s.UnsubscribeKey,
 	}, s.opts()...)
 	if err != nil {
 		return err

@@ -202,7 +202,7 @@ func full() *component.Args {
 		ExpectedUsers: 200_000, DeadlineMinutes: 240, CostCeilingUsdPerRun: 500, CostCeilingUsdPerMonth: 20_000,
 		AccountQuotas: map[string]float64{"lambdaConcurrency": 3000, "sesRecipientsPerSec": 400, "sesRecipientsPer24Hours": 500_000},
 		Sender:        "Acme <briefing@acme.example>", ReplyTo: "help@acme.example", DeliverAt: "08:00", InputAt: "04:00", TimeZone: "Europe/Berlin",
-		DeliveryWindowMinutes: 30, SesRatePerSec: 300, UnsubscribeKey: pulumi.String("0123456789abcdef0123456789abcdef"), UnsubscribeMailto: "leave@acme.example",
+		DeliveryWindowMinutes: 30, SesRatePerSec: 300, UnsubscribeKey: pulumi.String("a key that nobody should be able to read"), UnsubscribeMailto: "leave@acme.example",
 		SubjectTemplate: "{{.Subject}}",
 		Endpoint:        true, EndpointConcurrency: 20, ProvisionedConcurrency: 2, Queue: true,
 		RetentionDays: 90, AlarmsEmail: "ops@acme.example",
@@ -215,7 +215,7 @@ func given() *component.Args {
 	return &component.Args{
 		ImageUri: pulumi.String("123456789012.dkr.ecr.us-east-1.amazonaws.com/swarm@sha256:" + modelSum), Architecture: "x86_64", ParallelSequences: 8,
 		Items: 10, ExpectedUsers: 1000, Sender: "briefing@acme.example", SenderIdentityArn: pulumi.String("arn:aws:ses:us-east-1:123456789012:identity/acme.example"),
-		UnsubscribeUrl: "https://acme.example/unsubscribe/{token}", UnsubscribeKey: pulumi.String("0123456789abcdef0123456789abcdef"),
+		UnsubscribeUrl: "https://acme.example/unsubscribe/{token}", UnsubscribeKey: pulumi.String("a key that nobody should be able to read"),
 		ForceDestroy: true,
 	}
 }

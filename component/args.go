@@ -35,7 +35,8 @@ type Args struct {
 	// Required unless ModelSource is a file, or the catalogue has it.
 	ModelSha256 string `pulumi:"modelSha256"`
 	// ModelStore is "image", the default: the weights are in the container image;
-	// or "efs": they are on a file system that the workers mount.
+	// or "efs": they are on a file system that the workers mount, and are put there
+	// after the deployment.
 	ModelStore string `pulumi:"modelStore"`
 	// ImageUri is a container image in ECR, with its digest, that was built as
 	// docs/image.md says. Where it is set, no repository is made and nothing is
@@ -91,7 +92,7 @@ type Args struct {
 	ParallelSequences int `pulumi:"parallelSequences"`
 	// ToleratedFailurePercentage is the part of all batches that may fail before
 	// the run stops. Default 5. A user whose text fails is no failed batch.
-	ToleratedFailurePercentage float64 `pulumi:"toleratedFailurePercentage"`
+	ToleratedFailurePercentage int `pulumi:"toleratedFailurePercentage"`
 	// BufferMib is the volume of rows, 64 to 128, at which Firehose closes a
 	// Parquet file. Default 128.
 	BufferMib int `pulumi:"bufferMib"`
@@ -150,6 +151,11 @@ type Args struct {
 	// SenderIdentityArn is an SES identity that is there already. Where it is set,
 	// none is made.
 	SenderIdentityArn pulumi.StringPtrInput `pulumi:"senderIdentityArn"`
+	// Brand is the name above each briefing. Default: the name in Sender.
+	Brand string `pulumi:"brand"`
+	// Locale is the language of the mail's own words for users who name none, such
+	// as de or pt-BR. Default en.
+	Locale string `pulumi:"locale"`
 	// ReplyTo is where answers go. Default: Sender.
 	ReplyTo string `pulumi:"replyTo"`
 	// DeliverAt is when the mail goes out, HH:MM in TimeZone. Default: as soon as

@@ -37,6 +37,9 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 	if err != nil {
 		return nil, err
 	}
+	if d.UnsubscribeKey != nil {
+		d.UnsubscribeKey = pulumi.ToSecret(d.UnsubscribeKey.ToStringPtrOutput()).(pulumi.StringPtrOutput)
+	}
 	c := &BriefingSwarm{}
 	// The inputs are recorded with their defaults, so that policies and diffs see
 	// what was decided, not what was left open.
@@ -97,6 +100,7 @@ type swarm struct {
 type stages struct {
 	ingest     *ingest
 	repository *ecr.Repository
+	store      *modelStore
 	gather     *gather
 	generate   *generate
 	deliver    *deliver
@@ -119,11 +123,10 @@ func (s *swarm) build() (st *stages, err error) {
 	if s.worker, st.repository, err = s.image(); err != nil {
 		return nil, err
 	}
-	store, err := s.modelStore()
-	if err != nil {
+	if st.store, err = s.modelStore(st.ingest.runs); err != nil {
 		return nil, err
 	}
-	model, err := s.recipe(st.ingest.runs, store)
+	model, err := s.recipe(st.ingest.runs, st.store)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,9 @@ import (
 )
 
 // bucket creates a bucket that is private, encrypted and versioned, is spoken to
-// over TLS only, sends its events to EventBridge, and forgets after
-// RetentionDays what lies below the expiring prefixes.
-func (s *swarm) bucket(what string, expiring ...string) (*s3.BucketV2, error) {
+// over TLS only, and forgets after RetentionDays what lies below the expiring
+// prefixes. With events, EventBridge hears of what happens in it.
+func (s *swarm) bucket(what string, events bool, expiring ...string) (*s3.BucketV2, error) {
 	b, err := s3.NewBucketV2(s.ctx, s.child(what), &s3.BucketV2Args{ForceDestroy: pulumi.Bool(s.ForceDestroy), Tags: s.tags()}, s.opts()...)
 	if err != nil {
 		return nil, err
@@ -47,10 +47,12 @@ func (s *swarm) bucket(what string, expiring ...string) (*s3.BucketV2, error) {
 	}, s.opts(pulumi.DependsOn([]pulumi.Resource{versions}))...); err != nil {
 		return nil, err
 	}
-	if _, err := s3.NewBucketNotification(s.ctx, s.child(what+"-events"), &s3.BucketNotificationArgs{
-		Bucket: b.ID(), Eventbridge: pulumi.Bool(true),
-	}, s.opts()...); err != nil {
-		return nil, err
+	if events {
+		if _, err := s3.NewBucketNotification(s.ctx, s.child(what+"-events"), &s3.BucketNotificationArgs{
+			Bucket: b.ID(), Eventbridge: pulumi.Bool(true),
+		}, s.opts()...); err != nil {
+			return nil, err
+		}
 	}
 	deny := pulumi.Map{
 		"Effect": pulumi.String("Deny"), "Principal": pulumi.String("*"), "Action": pulumi.String("s3:*"),

@@ -9,7 +9,6 @@ import (
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/lambda"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/secretsmanager"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sesv2"
-	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sfn"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/briefing-swarm/briefing-swarm/component/states"
@@ -23,9 +22,9 @@ const (
 	ledgerExpires = "expires_at"
 )
 
-// deliverMemoryMib is the memory of the functions that mail: half a vCPU, as
-// they mostly wait for SES.
-const deliverMemoryMib = 1024
+// deliverMemoryMib is the memory of the functions that mail, as the plan bills
+// it: they mostly wait for SES.
+const deliverMemoryMib = 256
 
 // deliver is the mail-out: the ledger of who was mailed, SES, the state machine
 // and its functions, and the rule that starts it for each file of briefings.
@@ -39,7 +38,7 @@ type deliver struct {
 	feedback      *lambda.Function
 	unsubscribe   *lambda.Function // nil where a page of the sender's own does it
 	unsubscribeAt pulumi.StringInput
-	machine       *sfn.StateMachine
+	machine       *machine
 	rule          *cloudwatch.EventRule
 }
 
@@ -50,7 +49,7 @@ func (s *swarm) deliver(in *ingest, out *gather, topic pulumi.StringInput) (*del
 	}
 	d := &deliver{}
 	var err error
-	if d.ledger, err = s.table("ledger", ledgerExpires, ledgerRun, ledgerUser); err != nil {
+	if d.ledger, err = s.table("ledger", true, ledgerExpires, ledgerRun, ledgerUser); err != nil {
 		return nil, err
 	}
 	if err := s.sender(d); err != nil {
@@ -62,7 +61,7 @@ func (s *swarm) deliver(in *ingest, out *gather, topic pulumi.StringInput) (*del
 	if err := s.hearBack(d); err != nil {
 		return nil, err
 	}
-	if err := s.mailer(d, in, out); err != nil {
+	if err := s.mailer(d, in); err != nil {
 		return nil, err
 	}
 	definition := document(func(v []string) (string, error) {
@@ -138,7 +137,7 @@ func (s *swarm) optOut(d *deliver) error {
 		return err
 	}
 	value, err := secretsmanager.NewSecretVersion(s.ctx, s.child("unsubscribe-key-value"), &secretsmanager.SecretVersionArgs{
-		SecretId: d.key.ID(), SecretString: pulumi.ToSecret(s.UnsubscribeKey.ToStringPtrOutput()).(pulumi.StringPtrOutput),
+		SecretId: d.key.ID(), SecretString: s.UnsubscribeKey,
 	}, s.opts()...)
 	if err != nil {
 		return err
@@ -150,12 +149,10 @@ func (s *swarm) optOut(d *deliver) error {
 	d.unsubscribe, err = s.function(function{
 		what: "unsubscribe", handler: "unsubscribe", description: "ends a user's mails with one click",
 		memoryMib: deliverMemoryMib, timeoutSec: 30,
-		env: pulumi.StringMap{"SWARM_LEDGER_TABLE": d.ledger.Name, "SWARM_UNSUBSCRIBE_KEY": d.key.Arn},
+		env: pulumi.StringMap{"SWARM_LEDGER_TABLE": d.ledger.Name, "SWARM_UNSUBSCRIBE_KEY": d.key.Arn, "SWARM_BRAND": pulumi.String(s.Brand)},
 		allow: []statement{
-			allow([]string{"dynamodb:GetItem", "dynamodb:PutItem"}, d.ledger.Arn),
+			allow([]string{"dynamodb:PutItem"}, d.ledger.Arn),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
-			// The suppression list is the account's: it has no resource.
-			anywhere("ses:PutSuppressedDestination"),
 		},
 		after: []pulumi.Resource{value},
 	})
@@ -177,9 +174,7 @@ func (s *swarm) hearBack(d *deliver) error {
 	d.feedback, err = s.function(function{
 		what: "feedback", handler: "feedback", description: "hears of bounces and complaints",
 		memoryMib: deliverMemoryMib, timeoutSec: 60,
-		env: pulumi.StringMap{"SWARM_LEDGER_TABLE": d.ledger.Name, "SWARM_CONFIGURATION_SET": d.configuration.ConfigurationSetName},
 		allow: []statement{
-			allow([]string{"dynamodb:GetItem", "dynamodb:PutItem"}, d.ledger.Arn),
 			// The suppression list is the account's: it has no resource.
 			anywhere("ses:PutSuppressedDestination"),
 		},
@@ -200,10 +195,10 @@ func (s *swarm) hearBack(d *deliver) error {
 		return err
 	}
 	rule, err := cloudwatch.NewEventRule(s.ctx, s.child("mail-failed"), &cloudwatch.EventRuleArgs{
-		Description: pulumi.String("briefing swarm " + s.name + ": a mail bounced, or was complained of"),
+		Description: pulumi.String("briefing swarm " + s.name + ": what became of mails that SES had taken"),
 		EventPattern: pulumi.JSONMarshal(pulumi.Map{
 			"source":      pulumi.ToStringArray([]string{"aws.ses"}),
-			"detail-type": pulumi.ToStringArray([]string{"Email Bounced", "Email Complaint Received"}),
+			"detail-type": pulumi.ToStringArray([]string{"Email Bounced", "Email Complaint Received", "Email Rejected", "Email Rendering Failed"}),
 			"detail":      pulumi.Map{"mail": pulumi.Map{"tags": pulumi.Map{"ses:configuration-set": pulumi.StringArray{d.configuration.ConfigurationSetName}}}},
 		}),
 		Tags: s.tags(),
@@ -224,34 +219,33 @@ func (s *swarm) hearBack(d *deliver) error {
 }
 
 // mailer creates the function that composes and sends.
-func (s *swarm) mailer(d *deliver, in *ingest, out *gather) error {
+func (s *swarm) mailer(d *deliver, in *ingest) error {
 	texts, readTexts, err := s.storeTexts(in.runs, s.mailTexts())
 	if err != nil {
 		return err
 	}
 	env := pulumi.StringMap{
 		"SWARM_LEDGER_TABLE": d.ledger.Name, "SWARM_LEDGER_DAYS": pulumi.String(strconv.Itoa(s.RetentionDays)),
-		"SWARM_FROM": pulumi.String(s.Sender), "SWARM_REPLY_TO": pulumi.String(s.ReplyTo),
+		"SWARM_FROM": pulumi.String(s.Sender), "SWARM_REPLY_TO": pulumi.String(s.ReplyTo), "SWARM_BRAND": pulumi.String(s.Brand), "SWARM_LOCALE": pulumi.String(s.Locale),
 		"SWARM_CONFIGURATION_SET": d.configuration.ConfigurationSetName, "SWARM_SENDER": pulumi.String("ses"),
-		"SWARM_RATE_PER_SEC": decimal(s.SesRatePerSec), // 0: the account's own
-		"SWARM_DELIVER_AT":   pulumi.String(s.DeliverAt), "SWARM_TIME_ZONE": pulumi.String(s.TimeZone),
+		"SWARM_RATE_PER_SEC":     decimal(s.SesRatePerSec), // 0: the account's own
+		"SWARM_DELIVERY_WORKERS": pulumi.String(strconv.Itoa(s.mailWorkers())),
+		"SWARM_DELIVER_AT":       pulumi.String(s.DeliverAt), "SWARM_TIME_ZONE": pulumi.String(s.TimeZone),
 		"SWARM_UNSUBSCRIBE_URL": d.unsubscribeAt, "SWARM_UNSUBSCRIBE_MAILTO": pulumi.String(s.UnsubscribeMailto),
 		"SWARM_UNSUBSCRIBE_KEY": d.key.Arn,
 	}
 	d.deliver, err = s.function(function{
 		what: "deliver", handler: "deliver", description: "mails the briefings of a batch",
-		memoryMib: deliverMemoryMib, timeoutSec: plan.LambdaTimeoutMaxSec, env: with(env, texts),
+		memoryMib: deliverMemoryMib, timeoutSec: plan.LambdaTimeoutMaxSec, reserved: s.mailWorkers(), env: with(env, texts),
 		allow: append(readTexts,
-			allow([]string{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, d.ledger.Arn),
-			allow([]string{"s3:GetObject"}, below(out.briefings.Arn, briefingsPrefix)),
+			allow([]string{"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, d.ledger.Arn),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
 			statement{
 				actions: []string{"ses:SendEmail"}, resources: []pulumi.StringInput{d.identityArn, d.configuration.Arn},
 				condition: pulumi.Map{"StringEquals": pulumi.Map{"ses:FromAddress": pulumi.String(s.from)}},
 			},
-			// The sending rate and the suppression list are the account's: they have
-			// no resource.
-			anywhere("ses:GetAccount", "ses:GetSuppressedDestination"),
+			// The sending rate is the account's: it has no resource.
+			anywhere("ses:GetAccount"),
 		),
 	})
 	return err

@@ -33,7 +33,7 @@ type gather struct {
 }
 
 func (s *swarm) gather() (*gather, error) {
-	bucket, err := s.bucket("briefings", briefingsPrefix, errorsPrefix)
+	bucket, err := s.bucket("briefings", true, briefingsPrefix, errorsPrefix)
 	if err != nil {
 		return nil, err
 	}

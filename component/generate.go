@@ -5,7 +5,6 @@ import (
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/lambda"
-	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sfn"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/briefing-swarm/briefing-swarm/component/states"
@@ -16,7 +15,7 @@ import (
 // starts it.
 type generate struct {
 	normalise, generate, reconcile *lambda.Function
-	machine                        *sfn.StateMachine
+	machine                        *machine
 	rule                           *cloudwatch.EventRule
 }
 
@@ -31,7 +30,7 @@ func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.St
 	g := &generate{}
 	var err error
 	objects := allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"}, below(in.runs.Arn, states.RunsPrefix))
-	limits := pulumi.StringMap{"SWARM_MAX_RECORDS": pulumi.String(strconv.Itoa(plan.MapItemsMax)), "SWARM_USER_IDS_IN_MEMORY": pulumi.String(strconv.Itoa(idsInMemory))}
+	limits := pulumi.StringMap{"SWARM_MAX_RECORDS": pulumi.String(strconv.Itoa(s.maxRecords)), "SWARM_USER_IDS_IN_MEMORY": pulumi.String(strconv.Itoa(idsInMemory))}
 	g.normalise, err = s.function(function{
 		what: "normalise", handler: "normalise", description: "an input file becomes records",
 		memoryMib: helperMemory, timeoutSec: plan.LambdaTimeoutMaxSec, tmpMib: s.helperTmpMib,

@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi-docker/sdk/v4/go/docker"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"github.com/briefing-swarm/briefing-swarm/plan"
 	"github.com/briefing-swarm/briefing-swarm/runtime/image"
 )
 
@@ -30,10 +31,11 @@ func (s *swarm) image() (pulumi.StringInput, *ecr.Repository, error) {
 	}
 	// Staged in the preview as well: a fault of the model file shows there, and
 	// the context is the same folder in both.
-	c, err := image.Stage(image.Options{
-		Architecture: s.Architecture,
-		Model:        image.Model{File: s.model.Path, URL: s.model.URL, SHA256: s.model.SHA256, Name: s.model.File},
-	})
+	model := image.Model{File: s.model.Path, URL: s.model.URL, SHA256: s.model.SHA256, Name: s.model.File}
+	if s.ModelStore == plan.StoreEFS {
+		model = image.Model{Mounted: true}
+	}
+	c, err := image.Stage(image.Options{Architecture: s.Architecture, Model: model})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,7 +43,7 @@ func (s *swarm) image() (pulumi.StringInput, *ecr.Repository, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	token := ecr.GetAuthorizationTokenOutput(s.ctx, ecr.GetAuthorizationTokenOutputArgs{RegistryId: repository.RegistryId}, pulumi.Parent(s.parent))
+	token := ecr.GetAuthorizationTokenOutput(s.ctx, ecr.GetAuthorizationTokenOutputArgs{}, pulumi.Parent(s.parent))
 	built, err := docker.NewImage(s.ctx, s.child("image"), &docker.ImageArgs{
 		ImageName: pulumi.Sprintf("%s:%s", repository.RepositoryUrl, tag),
 		Build: docker.DockerBuildArgs{

@@ -11,7 +11,8 @@ import (
 // inputsPrefix is where an input file starts a run.
 const inputsPrefix = "inputs/"
 
-// Prefixes of the runs bucket beside states.RunsPrefix and DeliveriesPrefix.
+// textsPrefix is beside states.RunsPrefix and DeliveriesPrefix in the runs
+// bucket.
 const textsPrefix = "texts/"
 
 // ingest is where input files land, and where it is kept which of them were
@@ -22,29 +23,29 @@ type ingest struct {
 }
 
 func (s *swarm) ingest() (*ingest, error) {
-	inputs, err := s.bucket("inputs", inputsPrefix)
+	inputs, err := s.bucket("inputs", true, inputsPrefix)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := s.bucket("runs", states.RunsPrefix, states.DeliveriesPrefix)
+	runs, err := s.bucket("runs", false, states.RunsPrefix, states.DeliveriesPrefix)
 	if err != nil {
 		return nil, err
 	}
 	// Claims do not expire: an old event that comes again must not start a run.
-	claims, err := s.table("claims", "", states.ClaimKey)
+	claims, err := s.table("claims", true, "", states.ClaimKey)
 	if err != nil {
 		return nil, err
 	}
 	return &ingest{inputs: inputs, runs: runs, claims: claims}, nil
 }
 
-// table creates a table with keys that are strings. Where expires names an
+// table creates a table with keys that are strings. Where it is a memory, it can
+// be restored to any minute of the last 35 days. Where expires names an
 // attribute, items disappear at its time.
-func (s *swarm) table(what, expires string, keys ...string) (*dynamodb.Table, error) {
+func (s *swarm) table(what string, memory bool, expires string, keys ...string) (*dynamodb.Table, error) {
 	args := &dynamodb.TableArgs{
 		BillingMode: pulumi.String("PAY_PER_REQUEST"), HashKey: pulumi.String(keys[0]),
-		// What was claimed and who was mailed decides who is mailed again.
-		PointInTimeRecovery:       dynamodb.TablePointInTimeRecoveryArgs{Enabled: pulumi.Bool(true)},
+		PointInTimeRecovery:       dynamodb.TablePointInTimeRecoveryArgs{Enabled: pulumi.Bool(memory)},
 		DeletionProtectionEnabled: pulumi.Bool(!s.ForceDestroy),
 		Tags:                      s.tags(),
 	}

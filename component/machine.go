@@ -6,13 +6,21 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
+	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/iam"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sfn"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
+// machine is a state machine, and the permission without which its first
+// execution would fail.
+type machine struct {
+	*sfn.StateMachine
+	children *iam.RolePolicy
+}
+
 // machine creates a state machine with its log group and its role, allowed to
 // run the children of its Distributed Map beside what the statements say.
-func (s *swarm) machine(what string, definition pulumi.StringInput, statements ...statement) (*sfn.StateMachine, error) {
+func (s *swarm) machine(what string, definition pulumi.StringInput, statements ...statement) (*machine, error) {
 	// Log groups of this name need no policy of their own, which has a limit.
 	logs, err := s.logs("/aws/vendedlogs/states/", what)
 	if err != nil {
@@ -25,7 +33,7 @@ func (s *swarm) machine(what string, definition pulumi.StringInput, statements .
 	if err != nil {
 		return nil, err
 	}
-	machine, err := sfn.NewStateMachine(s.ctx, s.child(what), &sfn.StateMachineArgs{
+	created, err := sfn.NewStateMachine(s.ctx, s.child(what), &sfn.StateMachineArgs{
 		Type: pulumi.String("STANDARD"), RoleArn: role.Arn, Definition: definition,
 		LoggingConfiguration: sfn.StateMachineLoggingConfigurationArgs{
 			Level: pulumi.String("ERROR"), LogDestination: pulumi.Sprintf("%s:*", logs.Arn),
@@ -38,28 +46,26 @@ func (s *swarm) machine(what string, definition pulumi.StringInput, statements .
 		return nil, err
 	}
 	// Children are executions of the machine itself, whose ARN is known now.
-	_, err = s.permit(what+"-children", role,
-		allow([]string{"states:StartExecution"}, machine.Arn),
-		allow([]string{"states:DescribeExecution", "states:StopExecution"}, executions(machine)),
-		allow([]string{"states:DescribeMapRun"}, mapRuns(machine)),
+	children, err := s.permit(what+"-children", role,
+		allow([]string{"states:StartExecution"}, created.Arn),
+		allow([]string{"states:DescribeExecution", "states:StopExecution"}, partsOf(created, "execution", ":"), partsOf(created, "execution", "/")),
+		allow([]string{"states:DescribeMapRun"}, partsOf(created, "mapRun", "/")),
 	)
-	return machine, err
+	return &machine{StateMachine: created, children: children}, err
 }
 
-// executions is the ARN of all executions of a machine.
-func executions(m *sfn.StateMachine) pulumi.StringOutput {
-	return m.Arn.ApplyT(func(arn string) string { return strings.Replace(arn, ":stateMachine:", ":execution:", 1) + "*" }).(pulumi.StringOutput)
-}
-
-// mapRuns is the ARN of all map runs of a machine.
-func mapRuns(m *sfn.StateMachine) pulumi.StringOutput {
-	return m.Arn.ApplyT(func(arn string) string { return strings.Replace(arn, ":stateMachine:", ":mapRun:", 1) + "*" }).(pulumi.StringOutput)
+// partsOf is the ARN of all executions, or all map runs, of a machine: they are
+// named NAME:ID, and those of a Distributed Map NAME/LABEL:ID.
+func partsOf(m *sfn.StateMachine, kind, separator string) pulumi.StringOutput {
+	return m.Arn.ApplyT(func(arn string) string {
+		return strings.Replace(arn, ":stateMachine:", ":"+kind+":", 1) + separator + "*"
+	}).(pulumi.StringOutput)
 }
 
 // started creates a rule that starts a machine for every object that appears in
 // a bucket under a name of the pattern. input replaces the event where it is not
 // nil.
-func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, machine *sfn.StateMachine, input cloudwatch.EventTargetInputTransformerPtrInput) (*cloudwatch.EventRule, error) {
+func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, m *machine, input cloudwatch.EventTargetInputTransformerPtrInput) (*cloudwatch.EventRule, error) {
 	rule, err := cloudwatch.NewEventRule(s.ctx, s.child(what), &cloudwatch.EventRuleArgs{
 		Description: pulumi.String("briefing swarm " + s.name + ": " + what),
 		EventPattern: pulumi.JSONMarshal(pulumi.Map{
@@ -74,13 +80,13 @@ func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, 
 	if err != nil {
 		return nil, err
 	}
-	role, permissions, err := s.role(what, eventsService, allow([]string{"states:StartExecution"}, machine.Arn))
+	role, permissions, err := s.role(what, eventsService, allow([]string{"states:StartExecution"}, m.Arn))
 	if err != nil {
 		return nil, err
 	}
 	_, err = cloudwatch.NewEventTarget(s.ctx, s.child(what+"-target"), &cloudwatch.EventTargetArgs{
-		Rule: rule.Name, Arn: machine.Arn, RoleArn: role.Arn, InputTransformer: input,
-	}, s.opts(pulumi.DependsOn([]pulumi.Resource{permissions}))...)
+		Rule: rule.Name, Arn: m.Arn, RoleArn: role.Arn, InputTransformer: input,
+	}, s.opts(pulumi.DependsOn([]pulumi.Resource{permissions, m.children}))...)
 	return rule, err
 }
 

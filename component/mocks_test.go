@@ -2,6 +2,8 @@ package component_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,7 +29,6 @@ type cloud struct {
 	preview   bool
 	resources []registered
 	calls     []pulumi.MockCallArgs
-	logs      []string
 }
 
 func (c *cloud) NewResource(a pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
@@ -51,7 +52,7 @@ func (c *cloud) Call(a pulumi.MockCallArgs) (resource.PropertyMap, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, a)
-	answer := map[string]any{}
+	var answer map[string]any
 	switch a.Token {
 	case "aws:index/getRegion:getRegion":
 		answer = map[string]any{"name": c.region, "id": c.region, "endpoint": "", "description": ""}
@@ -59,6 +60,8 @@ func (c *cloud) Call(a pulumi.MockCallArgs) (resource.PropertyMap, error) {
 		answer = map[string]any{"accountId": account, "arn": "arn:aws:iam::" + account + ":user/ana", "userId": "AIDA", "id": account}
 	case "aws:ecr/getAuthorizationToken:getAuthorizationToken":
 		answer = map[string]any{"userName": "AWS", "password": "token", "proxyEndpoint": "https://registry", "authorizationToken": "x", "expiresAt": "", "id": c.region}
+	case "aws:index/getAvailabilityZones:getAvailabilityZones":
+		answer = map[string]any{"names": []any{c.region + "a", c.region + "b", c.region + "c"}, "id": c.region}
 	default:
 		return nil, fmt.Errorf("no answer to %s is known", a.Token)
 	}
@@ -83,6 +86,22 @@ func computed(token, name, id, region string) map[string]any {
 	case "aws:lambda/function:Function":
 		out["arn"], out["version"] = arn("lambda", "function:"+id), "7"
 		out["qualifiedArn"] = arn("lambda", "function:"+id+":7")
+	case "aws:ec2/vpc:Vpc":
+		out["mainRouteTableId"] = "rtb-0123456"
+	case "aws:ec2/subnet:Subnet":
+		out["arn"] = arn("ec2", "subnet/"+id)
+	case "aws:ec2/securityGroup:SecurityGroup":
+		out["arn"] = arn("ec2", "security-group/"+id)
+	case "aws:ec2/vpcEndpoint:VpcEndpoint":
+		out["prefixListId"] = "pl-0123456"
+	case "aws:efs/fileSystem:FileSystem":
+		out["arn"] = arn("elasticfilesystem", "file-system/"+id)
+	case "aws:efs/accessPoint:AccessPoint":
+		out["arn"] = arn("elasticfilesystem", "access-point/"+id)
+	case "aws:datasync/s3Location:S3Location", "aws:datasync/efsLocation:EfsLocation":
+		out["arn"] = arn("datasync", "location/"+id)
+	case "aws:datasync/task:Task":
+		out["arn"] = arn("datasync", "task/"+id)
 	case "aws:lambda/functionUrl:FunctionUrl":
 		out = map[string]any{"functionUrl": "https://" + name + ".lambda-url." + region + ".on.aws/"}
 	case "aws:lambda/alias:Alias":
@@ -114,16 +133,97 @@ func computed(token, name, id, region string) map[string]any {
 	return out
 }
 
-// build builds a swarm as an update or, with preview, as a preview does.
-func build(t *testing.T, preview bool, program func(*pulumi.Context) error) (*cloud, error) {
+// build builds a swarm as an update does or, with preview, as a preview.
+func build(t *testing.T, preview bool, args *component.Args, opts ...pulumi.ResourceOption) (*cloud, map[string]any, error) {
 	t.Helper()
-	t.Chdir(t.TempDir()) // the build context is staged under the working directory
+	outputs := map[string]any{}
+	c, err := program(t, preview, func(ctx *pulumi.Context) error {
+		swarm, err := component.NewBriefingSwarm(ctx, "acme", args, opts...)
+		if err != nil {
+			return err
+		}
+		return collect(ctx, swarm, outputs)
+	})
+	return c, outputs, err
+}
+
+// collect puts the values of a swarm's outputs into a map, as far as they are
+// known. It exports them, for which a program waits.
+func collect(ctx *pulumi.Context, swarm *component.BriefingSwarm, into map[string]any) error {
+	var mu sync.Mutex
+	for name, output := range swarm.Outputs() {
+		output, ok := output.(pulumi.Output)
+		if !ok {
+			return fmt.Errorf("%s is no output", name)
+		}
+		ctx.Export(name, output.ApplyT(func(v any) any {
+			mu.Lock()
+			defer mu.Unlock()
+			into[name] = v
+			return v
+		}))
+	}
+	return nil
+}
+
+// program runs a Pulumi program against the cloud.
+func program(t *testing.T, preview bool, of func(*pulumi.Context) error) (*cloud, error) {
+	t.Helper()
+	t.Chdir(t.TempDir()) // the build context is staged below the working directory
 	c := &cloud{region: "us-east-1", preview: preview}
-	err := pulumi.RunErr(program, pulumi.WithMocks("swarms", "test", c), func(info *pulumi.RunInfo) { info.DryRun = preview })
+	err := pulumi.RunErr(of, pulumi.WithMocks("swarms", "test", c), func(info *pulumi.RunInfo) { info.DryRun = preview })
+	slices.SortFunc(c.resources, func(a, b registered) int { return strings.Compare(a.Name+" "+a.Type, b.Name+" "+b.Type) })
 	return c, err
+}
+
+// find returns the resource of that name and type.
+func (c *cloud) find(t *testing.T, name, token string) registered {
+	t.Helper()
+	for _, r := range c.resources {
+		if r.Name == name && r.Type == token {
+			return r
+		}
+	}
+	t.Fatalf("there is no %s named %s", token, name)
+	return registered{}
 }
 
 const modelSum = "6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff"
 
 // minimal asks for nothing that has a default.
 func minimal() *component.Args { return &component.Args{ModelSha256: modelSum} }
+
+// full asks for everything that can be had together.
+func full() *component.Args {
+	return &component.Args{
+		Tenant: "Acme Ltd", Tags: map[string]string{"team": "growth"},
+		ModelSha256: modelSum, SystemPrompt: "Write two sentences.", UserTemplate: "{{.name}}: {{.topics}}", Stop: []string{"\n\n"},
+		MemoryMib: 5307, ReservedConcurrency: 900, MaxConcurrency: 600,
+		ExpectedUsers: 200_000, DeadlineMinutes: 240, CostCeilingUsdPerRun: 500, CostCeilingUsdPerMonth: 20_000,
+		AccountQuotas: map[string]float64{"lambdaConcurrency": 3000, "sesRecipientsPerSec": 400, "sesRecipientsPer24Hours": 500_000},
+		Sender:        "Acme <briefing@acme.example>", ReplyTo: "help@acme.example", DeliverAt: "08:00", InputAt: "04:00", TimeZone: "Europe/Berlin",
+		DeliveryWindowMinutes: 30, SesRatePerSec: 300, UnsubscribeKey: pulumi.String("a key that nobody should be able to read"), UnsubscribeMailto: "leave@acme.example",
+		SubjectTemplate: "{{.Subject}}",
+		Endpoint:        true, EndpointConcurrency: 20, ProvisionedConcurrency: 2, Queue: true,
+		RetentionDays: 90, AlarmsEmail: "ops@acme.example",
+	}
+}
+
+// given brings what a swarm makes itself otherwise: image, identity, page. Its
+// run is a trial.
+func given() *component.Args {
+	return &component.Args{
+		ImageUri: pulumi.String("123456789012.dkr.ecr.us-east-1.amazonaws.com/swarm@sha256:" + modelSum), Architecture: "x86_64", ParallelSequences: 8,
+		Items: 10, ExpectedUsers: 1000, Sender: "briefing@acme.example", SenderIdentityArn: pulumi.String("arn:aws:ses:us-east-1:123456789012:identity/acme.example"),
+		UnsubscribeUrl: "https://acme.example/unsubscribe/{token}", UnsubscribeKey: pulumi.String("a key that nobody should be able to read"),
+		ForceDestroy: true,
+	}
+}
+
+// mounted keeps the model on a file system.
+func mounted() *component.Args {
+	return &component.Args{ModelStore: "efs", MaxConcurrency: 500, Queue: true}
+}
+
+// configurations are those whose goldens are kept.
+var configurations = map[string]func() *component.Args{"minimal": minimal, "full": full, "given": given, "mounted": mounted}

@@ -20,8 +20,6 @@ const defaultModel = "llama-3.2-3b"
 // it from.
 type modelFile struct {
 	Model plan.Model
-	// NeedMib is the memory that a worker needs for it.
-	NeedMib int
 	// Context is the longest context it was made for.
 	Context int
 	// Path or URL, and SHA256 in hex: what image.Model takes. A Path may do
@@ -34,11 +32,9 @@ type modelFile struct {
 var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // findModel looks up what the arguments say of the model. What is wrong is
-// added to the faults, and the result is then of no use where ok is false.
+// added to the faults; ok is false where the model itself is not known.
 func (a Args) findModel(f *faults) (m modelFile, ok bool) {
-	before := len(f.list)
-	// The cache is laid out for one sequence more than run: the shared prefix.
-	options := model.MemoryOptions{Parallel: max(1, a.ParallelSequences) + 1, ContextPerSequence: max(1, a.ContextTokens), Arch: a.Architecture}
+	options := model.MemoryOptions{Parallel: max(1, a.ParallelSequences), ContextPerSequence: max(1, a.ContextTokens), Arch: a.Architecture}
 	local := a.ModelSource != "" && !strings.Contains(a.ModelSource, "://")
 	name := a.Model
 	if name == "" && !local {
@@ -53,9 +49,8 @@ func (a Args) findModel(f *faults) (m modelFile, ok bool) {
 			f.add("modelSource", quote(a.ModelSource), "a GGUF file", strings.ReplaceAll(err.Error(), "\n", "; "))
 			return m, false
 		}
-		need := h.MemoryNeed(options)
-		m.Model = a.planModel(h.Name, h.Quantization, h.Shape, h.Parameters, h.FileBytes, need)
-		m.NeedMib, m.Context = need.MinMemoryMib(), h.Shape.Context
+		m.Model = planModel(h.Name, h.Quantization, h.Shape, h.Parameters, h.FileBytes, h.MemoryNeed(options))
+		m.Context = h.Shape.Context
 		if a.Model != "" {
 			m.Model.Name = a.Model
 		}
@@ -71,9 +66,8 @@ func (a Args) findModel(f *faults) (m modelFile, ok bool) {
 		f.add("model", quote(a.Model), "a model of the catalogue", err.Error())
 		return m, false
 	default:
-		need := entry.MemoryNeed(options)
-		m.Model = a.planModel(entry.Name, entry.Quantization, entry.Shape, entry.ParameterCount, entry.SizeBytes, need)
-		m.NeedMib, m.Context = need.MinMemoryMib(), entry.Shape.Context
+		m.Model = planModel(entry.Name, entry.Quantization, entry.Shape, entry.ParameterCount, entry.SizeBytes, entry.MemoryNeed(options))
+		m.Context = entry.Shape.Context
 		m.URL, m.SHA256, m.File = entry.URL(), entry.SHA256, entry.File
 		if a.ModelSource != "" {
 			m.URL, m.SHA256 = a.ModelSource, ""
@@ -85,7 +79,7 @@ func (a Args) findModel(f *faults) (m modelFile, ok bool) {
 			}
 		}
 		set(&m.SHA256, a.ModelSha256)
-		if m.SHA256 == "" && a.ImageUri == nil {
+		if m.SHA256 == "" && a.ImageUri == nil && a.ModelStore != plan.StoreEFS {
 			remedy := "give the checksum of the file: an image build takes nothing unverified"
 			if a.ModelSource == "" && entry.ReportedSHA256 != "" {
 				remedy += "; several public projects name " + entry.ReportedSHA256
@@ -99,20 +93,14 @@ func (a Args) findModel(f *faults) (m modelFile, ok bool) {
 	if !strings.HasSuffix(m.File, ".gguf") {
 		f.add("modelSource", quote(m.File), "a file name ending in .gguf", "workers load GGUF files")
 	}
-	return m, len(f.list) == before || m.NeedMib > 0
+	return m, true
 }
 
-// planModel is the model as the plan knows it. Its WorkBytes make up what the
-// cache needs for the longest users beyond the plan's mean ones, so that the
-// plan advises no memory that the worker can't start in.
-func (a Args) planModel(name, quantization string, s model.Shape, parameters, bytes int64, need model.Need) plan.Model {
-	m := plan.Model{
+func planModel(name, quantization string, s model.Shape, parameters, bytes int64, need model.Need) plan.Model {
+	return plan.Model{
 		Name: name, Quantization: quantization, Parameters: parameters, WeightBytes: bytes,
-		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim,
+		Layers: s.Layers, KVHeads: s.KVHeads, HeadDim: s.HeadDim, WorkBytes: need.RepackBytes + need.ComputeBytes,
 	}
-	mean := int64(a.PrefixTokens+max(1, a.ParallelSequences)*(a.UserTokens+a.OutputTokens)) * m.KVBytesPerToken()
-	m.WorkBytes = max(0, need.RepackBytes+need.ComputeBytes+need.KVBytes-mean)
-	return m
 }
 
 // quote keeps a value from filling an error.

@@ -2,6 +2,8 @@ package component
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/budgets"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
@@ -100,6 +102,8 @@ func (s *swarm) alarms(st *stages) []alarm {
 				dimensions: pulumi.StringMap{"StateMachineArn": d.machine.Arn}, threshold: 1},
 			alarm{what: "unstarted-deliveries", description: "a file of briefings landed, but its delivery could not be started", namespace: "AWS/Events", metric: "FailedInvocations",
 				dimensions: pulumi.StringMap{"RuleName": d.rule.Name}, threshold: 1},
+			alarm{what: "stopped-mail", description: "SES sends nothing for this account, or not for the sender", namespace: metricsNamespace, metric: "MailStopped",
+				dimensions: s.mailDimensions(d.deliver), threshold: 1},
 			alarm{what: "bounces", description: "more than 4% of mails bounce", namespace: "AWS/SES", metric: "Reputation.BounceRate", statistic: "Maximum",
 				dimensions: mail, threshold: bounceShare, periodSec: 3600},
 			alarm{what: "complaints", description: "more than 0.08% of mails are complained of", namespace: "AWS/SES", metric: "Reputation.ComplaintRate", statistic: "Maximum",
@@ -119,6 +123,11 @@ func (s *swarm) alarms(st *stages) []alarm {
 // metricDimensions are those of a function's own metrics.
 func (s *swarm) metricDimensions(f *lambda.Function) pulumi.StringMap {
 	return pulumi.StringMap{"tenant": pulumi.String(s.Tenant), "model": pulumi.String(s.plan.Inputs.Model.String()), "function": f.Name}
+}
+
+// mailDimensions are those of the metrics of delivery.
+func (s *swarm) mailDimensions(f *lambda.Function) pulumi.StringMap {
+	return pulumi.StringMap{"tenant": pulumi.String(s.Tenant), "function": f.Name}
 }
 
 func (s *swarm) alarm(a alarm, topic pulumi.StringInput) error {
@@ -170,13 +179,15 @@ func (s *swarm) budget() error {
 
 // dashboard creates one page that follows a file through the pipeline.
 func (s *swarm) dashboard(st *stages) (*cloudwatch.Dashboard, error) {
-	own := func(metric string, stat string) pulumi.Array {
+	ours := func(metric, stat string, dimensions pulumi.StringMap) pulumi.Array {
 		line := pulumi.Array{pulumi.String(metricsNamespace), pulumi.String(metric)}
-		d := s.metricDimensions(st.generate.generate)
-		for _, key := range []string{"tenant", "model", "function"} {
-			line = append(line, pulumi.String(key), d[key])
+		for _, key := range slices.Sorted(maps.Keys(dimensions)) {
+			line = append(line, pulumi.String(key), dimensions[key])
 		}
 		return append(line, pulumi.Map{"stat": pulumi.String(stat)})
+	}
+	own := func(metric, stat string) pulumi.Array {
+		return ours(metric, stat, s.metricDimensions(st.generate.generate))
 	}
 	of := func(namespace, metric, key string, value pulumi.StringInput, stat string) pulumi.Array {
 		return pulumi.Array{pulumi.String(namespace), pulumi.String(metric), pulumi.String(key), value, pulumi.Map{"stat": pulumi.String(stat)}}
@@ -194,7 +205,9 @@ func (s *swarm) dashboard(st *stages) (*cloudwatch.Dashboard, error) {
 	if d := st.deliver; d != nil {
 		widgets = append(widgets,
 			s.widget(6, "Deliveries", of("AWS/States", "ExecutionsStarted", "StateMachineArn", d.machine.Arn, "Sum"), of("AWS/States", "ExecutionsFailed", "StateMachineArn", d.machine.Arn, "Sum")),
-			s.widget(7, "Bounces and complaints", of("AWS/SES", "Reputation.BounceRate", "ses:configuration-set", d.configuration.ConfigurationSetName, "Maximum"),
+			s.widget(7, "Mails", ours("MailSent", "Sum", s.mailDimensions(d.deliver)), ours("MailFailed", "Sum", s.mailDimensions(d.deliver)), ours("MailUnknown", "Sum", s.mailDimensions(d.deliver)),
+				ours("MailSkipped", "Sum", s.mailDimensions(d.deliver)), ours("Bounces", "Sum", s.mailDimensions(d.feedback)), ours("Complaints", "Sum", s.mailDimensions(d.feedback))),
+			s.widget(8, "Shares of bounces and complaints", of("AWS/SES", "Reputation.BounceRate", "ses:configuration-set", d.configuration.ConfigurationSetName, "Maximum"),
 				of("AWS/SES", "Reputation.ComplaintRate", "ses:configuration-set", d.configuration.ConfigurationSetName, "Maximum")))
 	}
 	return cloudwatch.NewDashboard(s.ctx, s.child("dashboard"), &cloudwatch.DashboardArgs{

@@ -50,6 +50,11 @@ type BriefingSwarm struct {
 	ImageUri pulumi.StringOutput `pulumi:"imageUri"`
 	// RepositoryUrl is where the image was pushed to, null where it was given.
 	RepositoryUrl pulumi.StringPtrOutput `pulumi:"repositoryUrl"`
+	// ModelUploadTo is where the model file is to be put, and ModelCopyTaskArn the
+	// DataSync task that copies it to the workers' file system. Null with
+	// modelStore image.
+	ModelUploadTo    pulumi.StringPtrOutput `pulumi:"modelUploadTo"`
+	ModelCopyTaskArn pulumi.StringPtrOutput `pulumi:"modelCopyTaskArn"`
 	// ConfigurationSet is SES's, and DkimTokens are what the sender's domain must
 	// have as CNAME records before SES sends for it.
 	ConfigurationSet pulumi.StringPtrOutput   `pulumi:"configurationSet"`
@@ -111,6 +116,11 @@ func (c *BriefingSwarm) built(s *swarm, st *stages) {
 	}
 	if s.AlarmsEmail != "" {
 		c.AlarmsTopicArn = st.topic.ToStringOutput().ToStringPtrOutput()
+	}
+	c.ModelUploadTo, c.ModelCopyTaskArn = absent, absent
+	if m := st.store; m != nil {
+		c.ModelUploadTo = pulumi.Sprintf("s3://%s/%s%s", st.ingest.runs.Bucket, modelsPrefix, s.model.File).ToStringPtrOutput()
+		c.ModelCopyTaskArn = m.copier.Arn.ToStringPtrOutput()
 	}
 	c.DeliveryStateMachineArn, c.LedgerTable, c.DeliverFunctionArn, c.ConfigurationSet = absent, absent, absent, absent
 	c.DkimTokens = pulumi.StringArray{}.ToStringArrayOutput()

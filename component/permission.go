@@ -72,6 +72,7 @@ const (
 	statesService   = "states.amazonaws.com"
 	eventsService   = "events.amazonaws.com"
 	firehoseService = "firehose.amazonaws.com"
+	dataSyncService = "datasync.amazonaws.com"
 )
 
 // below is the ARN of everything under a prefix of a bucket.

@@ -54,7 +54,7 @@ func (s *swarm) queue(model *recipe) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.results, err = s.table("results", resultExpires, resultKey); err != nil {
+	if q.results, err = s.table("results", false, resultExpires, resultKey); err != nil {
 		return nil, err
 	}
 	q.function, err = s.function(function{

@@ -64,14 +64,14 @@ func (r *reviewText) head(name string, d *design) {
 
 // row writes a label and its range of amounts.
 func (r *reviewText) row(label string, amount plan.Range, mark string) {
-	if n := utf8.RuneCountInString(label); n > 42 {
-		label = string([]rune(label)[:41]) + "…"
+	if n := utf8.RuneCountInString(label); n > 40 {
+		label = string([]rune(label)[:39]) + "…"
 	}
 	if amount.Point() {
-		r.line("%-42s%10s%10s%10s %s", label, "", plan.FormatUsd(amount.Likely), "", mark)
+		r.line("%-40s%11s%11s%11s %s", label, "", plan.FormatUsd(amount.Likely), "", mark)
 		return
 	}
-	r.line("%-42s%10s%10s%10s %s", label, plan.FormatUsdRough(amount.Low), plan.FormatUsdRough(amount.Likely), plan.FormatUsdRough(amount.High), mark)
+	r.line("%-40s%11s%11s%11s %s", label, plan.FormatUsdRough(amount.Low), plan.FormatUsdRough(amount.Likely), plan.FormatUsdRough(amount.High), mark)
 }
 
 // mark says what is not certain about a line.
@@ -91,7 +91,7 @@ const smallShare = 0.001
 
 func (r *reviewText) cost(d *design) {
 	b := r.p.Cost
-	r.line("\n%-42s%10s%10s%10s", "Cost", "low", "likely", "high")
+	r.line("\n%-40s%11s%11s%11s", "Cost", "low", "likely", "high")
 	var small plan.Range
 	var smalls int
 	for _, l := range b.Lines {
@@ -122,18 +122,22 @@ func (r *reviewText) cost(d *design) {
 		r.wrap("  ", "  ", "Not in the totals, no price is known: "+strings.Join(b.Unpriced, ", ")+".")
 	}
 	if c := d.CostCeilingUsdPerRun; c > 0 {
-		r.line("Ceiling: %s a run; a run whose records cost more is refused at its start.", plan.FormatUsd(c))
+		r.line("Ceiling: %s a run; what would cost more is refused at its start.", plan.FormatUsd(c))
 	}
 	if c := d.CostCeilingUsdPerMonth; c > 0 {
-		r.line("Ceiling: %s a month; the AWS budget warns at 80%% and 100%%.", plan.FormatUsd(c))
+		tells := "; an AWS budget counts"
+		if d.AlarmsEmail != "" {
+			tells = "; an AWS budget warns at 80% and 100%"
+		}
+		r.line("Ceiling: %s a month%s.", plan.FormatUsd(c), tells)
 	}
 }
 
 func (r *reviewText) time(d *design) {
 	t := r.p.Time
-	r.line("\n%-42s%10s%10s%10s", "Time, from the arrival of the file", "fast", "likely", "slow")
+	r.line("\n%-40s%11s%11s%11s", "Time, from the arrival of the file", "fast", "likely", "slow")
 	row := func(label string, of func(plan.Timeline) plan.Percentiles) {
-		r.line("  %-40s%10s%10s%10s", label, plan.FormatSec(of(t.Low).P50), plan.FormatSec(of(t.Likely).P50), plan.FormatSec(of(t.High).P50))
+		r.line("  %-38s%11s%11s%11s", label, plan.FormatSec(of(t.Low).P50), plan.FormatSec(of(t.Likely).P50), plan.FormatSec(of(t.High).P50))
 	}
 	row("last briefing written", func(t plan.Timeline) plan.Percentiles { return t.WrittenSec })
 	if r.p.Inputs.Mail {

@@ -26,13 +26,15 @@ type design struct {
 	from, domain string
 	// unsubscribe says that the swarm takes unsubscribe requests itself.
 	unsubscribe bool
-	// reconcileTmpMib is the /tmp of normalise and reconcile.
-	helperTmpMib int
+	// helperTmpMib is the /tmp of normalise and reconcile, and maxRecords how many
+	// records of a file fit there.
+	helperTmpMib, maxRecords int
 }
 
 var (
 	componentName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$`)
 	tenantName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,62}[A-Za-z0-9])?$`)
+	languageTag   = regexp.MustCompile(`^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$`)
 	clockTime     = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 )
 
@@ -103,20 +105,7 @@ func (d *design) checkModel(f *faults) {
 	if d.ContextTokens > d.model.Context && d.model.Context > 0 {
 		f.add("contextTokens", plan.FormatNumber(float64(d.ContextTokens))+" tokens", "the model's "+plan.FormatNumber(float64(d.model.Context)), "shorten the prompt or maxTokens, or take a model with a longer context")
 	}
-	if need := d.model.NeedMib; need > d.MemoryMib && d.MemoryMib >= plan.LambdaMemoryMinMib && d.MemoryMib <= plan.LambdaMemoryMaxMib {
-		m := d.model.Model
-		cache := int64(d.ParallelSequences+1) * int64(d.ContextTokens) * m.KVBytesPerToken()
-		remedy := "raise memoryMib, lower parallelSequences or contextTokens, or take a smaller model"
-		if need > plan.LambdaMemoryMaxMib {
-			remedy = "lower parallelSequences or contextTokens, or take a smaller model: Lambda has at most 10,240 MiB"
-		}
-		f.add("memoryMib", mib(d.MemoryMib), fmt.Sprintf("at least %s (weights %s, cache for %d sequences of %s tokens %s, the rest %s)",
-			mib(need), mib(int(m.WeightBytes>>20)), d.ParallelSequences, plan.FormatNumber(float64(d.ContextTokens)), mib(int(cache>>20)),
-			mib(need-int(m.WeightBytes>>20)-int(cache>>20))), remedy)
-	}
 }
-
-func mib(n int) string { return plan.FormatNumber(float64(n)) + " MiB" }
 
 // maxTextBytes is the longest text that a worker reads from S3.
 const maxTextBytes = 1 << 20
@@ -146,8 +135,14 @@ func (d *design) checkPrompt(f *faults) {
 	}
 }
 
+// parallelMax is what the engine decodes together: llama.cpp has 256 sequences,
+// one of which is the shared prefix's.
+const parallelMax = 255
+
 func (d *design) checkWorkers(f *faults) {
-	f.within("toleratedFailurePercentage", d.ToleratedFailurePercentage, 0, 100, "%", "give the part of batches that may fail")
+	f.oneOf("architecture", d.Architecture, plan.ARM64, plan.X8664)
+	f.within("parallelSequences", float64(d.ParallelSequences), 1, parallelMax, "sequences", "llama.cpp decodes no more together")
+	f.within("toleratedFailurePercentage", float64(d.ToleratedFailurePercentage), 0, 100, "%", "give the part of batches that may fail")
 	f.within("items", float64(d.Items), 0, plan.MapItemsMax, "records", "0 uses all records of a file")
 	for _, key := range slices.Sorted(maps.Keys(d.AccountQuotas)) {
 		if _, ok := accountQuotas[key]; !ok {
@@ -159,14 +154,12 @@ func (d *design) checkWorkers(f *faults) {
 		f.within("reservedConcurrency", float64(d.ReservedConcurrency), float64(max(1, d.MaxConcurrency)), 10_000_000, "executions", "with less than maxConcurrency, batches would be refused: raise it, or lower maxConcurrency")
 	}
 	if account > 0 {
-		reserved := d.ReservedConcurrency + d.EndpointConcurrency
+		reserved := d.ReservedConcurrency + d.EndpointConcurrency + d.mailWorkers()
 		if most := account - lambdaUnreservedMin; reserved > 0 && reserved > most {
-			f.add("reservedConcurrency", plan.FormatNumber(float64(reserved))+" executions in all", plan.FormatNumber(float64(max(0, most)))+" (Lambda keeps 100 of the account's for functions without a reservation)", "lower it, or request quota L-B99A9384")
+			f.add("reservedConcurrency", fmt.Sprintf("%s executions in all (workers %d, endpoint %d, mail %d)", plan.FormatNumber(float64(reserved)), d.ReservedConcurrency, d.EndpointConcurrency, d.mailWorkers()),
+				plan.FormatNumber(float64(max(0, most)))+" (Lambda keeps 100 of the account's for functions without a reservation)", "lower it, endpointConcurrency or sesRatePerSec, or request quota L-B99A9384")
 		}
-		others := helperConcurrency + d.EndpointConcurrency
-		if d.ProvisionedConcurrency > d.EndpointConcurrency {
-			others = helperConcurrency + d.ProvisionedConcurrency
-		}
+		others := helperConcurrency + d.mailWorkers() + max(d.EndpointConcurrency, d.ProvisionedConcurrency)
 		if d.Queue {
 			others += d.QueueConcurrency
 		}
@@ -179,8 +172,8 @@ func (d *design) checkWorkers(f *faults) {
 
 const (
 	lambdaUnreservedMin = 100
-	// helperConcurrency is one of each function beside the workers.
-	helperConcurrency = 5
+	// helperConcurrency is one of each other function.
+	helperConcurrency = 4
 )
 
 func (d *design) checkMail(f *faults) {
@@ -189,7 +182,7 @@ func (d *design) checkMail(f *faults) {
 			name string
 			set  bool
 		}{
-			{"senderIdentity", d.SenderIdentity != ""}, {"senderIdentityArn", d.SenderIdentityArn != nil}, {"replyTo", d.ReplyTo != ""},
+			{"senderIdentity", d.SenderIdentity != ""}, {"senderIdentityArn", d.SenderIdentityArn != nil}, {"brand", d.Brand != ""}, {"locale", d.Locale != ""}, {"replyTo", d.ReplyTo != ""},
 			{"deliverAt", d.DeliverAt != ""}, {"deliveryWindowMinutes", d.DeliveryWindowMinutes != 0}, {"sesRatePerSec", d.SesRatePerSec != 0},
 			{"unsubscribeUrl", d.UnsubscribeUrl != ""}, {"unsubscribeMailto", d.UnsubscribeMailto != ""}, {"unsubscribeKey", d.UnsubscribeKey != nil},
 			{"subjectTemplate", d.SubjectTemplate != ""}, {"htmlTemplate", d.HtmlTemplate != ""}, {"textTemplate", d.TextTemplate != ""},
@@ -210,6 +203,9 @@ func (d *design) checkMail(f *faults) {
 		if _, err := mail.ParseAddress(value); value != "" && err != nil {
 			f.add(field, "no mail address", "an address", "correct it")
 		}
+	}
+	if d.Locale != "" && !languageTag.MatchString(d.Locale) {
+		f.add("locale", quote(d.Locale), "a language tag", "write it as de or pt-BR")
 	}
 	f.oneOf("senderIdentity", d.SenderIdentity, IdentityDomain, IdentityAddress)
 	if d.DeliverAt != "" && !clockTime.MatchString(d.DeliverAt) {
@@ -265,6 +261,22 @@ func (a Args) mailRate() float64 {
 	return plan.Defaults().SesRatePerSec
 }
 
+// Mails that one worker sends a second, as the plan takes it, and the most
+// workers that the function shares the rate among.
+const (
+	mailsPerWorker = 20
+	mailWorkersMax = 1000
+)
+
+// mailWorkers is how many workers mail at one time. Each sends its part of the
+// rate, so that there must never be more of them, however many files land.
+func (a Args) mailWorkers() int {
+	if !a.mail() {
+		return 0
+	}
+	return int(math.Min(mailWorkersMax, math.Max(1, math.Ceil(a.mailRate()/mailsPerWorker))))
+}
+
 // Limits of SQS as an event source of Lambda, and of CloudWatch.
 const (
 	queueConcurrencyMin = 2
@@ -313,7 +325,7 @@ func (d *design) checkOptions(f *faults) {
 	}
 	f.within("costCeilingUsdPerRun", d.CostCeilingUsdPerRun, 0, 1e9, "USD", "0 is no ceiling")
 	f.within("costCeilingUsdPerMonth", d.CostCeilingUsdPerMonth, 0, 1e9, "USD", "0 is no ceiling")
-	d.checkStorage(f)
+	d.sizeHelpers()
 }
 
 // What normalise and reconcile keep of every user beyond those in memory.
@@ -321,19 +333,18 @@ const (
 	idsInMemory  = 4_000_000
 	idBytes      = 20
 	tmpSpareMib  = 512
-	helperMemory = 2048 // MiB
+	helperMemory = 1769 // MiB, a vCPU: as the plan bills it
 )
 
-func (d *design) checkStorage(f *faults) {
+// sizeHelpers gives normalise and reconcile the /tmp that they need.
+func (d *design) sizeHelpers() {
 	need := tmpSpareMib
 	if beyond := d.ExpectedUsers - idsInMemory; beyond > 0 {
 		need += (beyond*idBytes + 1<<20 - 1) >> 20
 	}
-	if need > plan.LambdaTmpMaxMib {
-		most := idsInMemory + (plan.LambdaTmpMaxMib-tmpSpareMib)<<20/idBytes
-		f.add("expectedUsers", plan.FormatNumber(float64(d.ExpectedUsers))+" users", plan.FormatNumber(float64(most))+" (20 B each of Lambda's /tmp beyond 4,000,000)", "split the file over several runs")
-	}
+	// A Map takes 100,000,000 items, which always fit into Lambda's largest /tmp.
 	d.helperTmpMib = max(need, d.EphemeralStorageMib)
+	d.maxRecords = min(plan.MapItemsMax, idsInMemory+(d.helperTmpMib-tmpSpareMib)<<20/idBytes)
 }
 
 // accountQuotas are the names of AccountQuotas.
@@ -361,7 +372,7 @@ func (d *design) inputs(f *faults) plan.Inputs {
 	set(&d.BatchSize, in.BatchSize)
 	in.BatchSize, in.ParallelSequences, in.MaxConcurrency = d.BatchSize, d.ParallelSequences, d.MaxConcurrency
 	in.BufferMib, in.BufferSec, in.RetentionDays = d.BufferMib, d.BufferSec, d.RetentionDays
-	in.DeadlineMinutes = d.DeadlineMinutes
+	in.ContextTokens, in.DeadlineMinutes = d.ContextTokens, d.DeadlineMinutes
 	in.Mail, in.SesRatePerSec = d.mail(), d.mailRate()
 	if clockTime.MatchString(d.DeliverAt) && clockTime.MatchString(d.InputAt) {
 		in.DeliverAtSec = secondsBetween(d.InputAt, d.DeliverAt)
@@ -409,7 +420,7 @@ var argNames = map[string]string{"users": "expectedUsers", "deliverAtSec": "deli
 // batch ends in time.
 func (d *design) estimate(f *faults, fitBatch bool) {
 	in := d.inputs(f)
-	if d.model.NeedMib == 0 {
+	if d.model.Model.Layers == 0 {
 		in.Model = plan.DefaultModel() // the true one has its fault already: find the others
 	}
 	if in.Prices == nil {

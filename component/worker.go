@@ -111,7 +111,7 @@ func (s *swarm) recipe(runs *s3.BucketV2, store *modelStore) (*recipe, error) {
 		"SWARM_TOP_P":          decimal(s.TopP),
 		"SWARM_MIN_P":          decimal(s.MinP),
 		"SWARM_SEED":           pulumi.String(strconv.Itoa(s.Seed)),
-		"SWARM_PARALLEL":       pulumi.String(strconv.Itoa(s.ParallelSequences)),
+		"SWARM_PARALLEL":       pulumi.String(strconv.Itoa(min(s.ParallelSequences, s.BatchSize))),
 		"SWARM_CONTEXT_TOKENS": pulumi.String(strconv.Itoa(s.ContextTokens)),
 	}
 	if len(s.Stop) > 0 {

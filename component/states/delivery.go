@@ -28,7 +28,7 @@ type Delivery struct {
 	// ToleratedFailurePercentage of the rows may be in batches that failed. A
 	// mail that can't be sent fails no batch, so that 0 is a good choice: SES that
 	// refuses to send for this account then ends the map with the first batch.
-	ToleratedFailurePercentage float64
+	ToleratedFailurePercentage int
 	// WindowSec is how long a batch is tried again while the sending rate or the
 	// concurrency of the function is used up, 60 to 86,400 s.
 	WindowSec int
@@ -56,7 +56,7 @@ func (d Delivery) Validate() error {
 	f.between("DeliverTimeoutSec", d.DeliverTimeoutSec, 1, lambdaMaxSec, "s")
 	f.match("RunsBucket", d.RunsBucket, bucketName, "the name of a bucket")
 	f.between("MaxInputBytesPerBatch", d.MaxInputBytesPerBatch, 0, maxInputBytes, "bytes")
-	f.percentage("ToleratedFailurePercentage", d.ToleratedFailurePercentage)
+	f.between("ToleratedFailurePercentage", d.ToleratedFailurePercentage, 0, 100, "percent")
 	f.between("WindowSec", d.WindowSec, 60, 24*3600, "s")
 	f.between("TimeoutSec", d.TimeoutSec, 0, executionMaxSec, "s")
 	if d.TopicArn != "" {

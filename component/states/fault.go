@@ -60,13 +60,6 @@ func (f *faults) between(field string, value, least, most int, unit string) {
 	}
 }
 
-func (f *faults) percentage(field string, value float64) {
-	// Not a number is in no range.
-	if !(value >= 0 && value <= 100) {
-		f.add(field, fmt.Sprint(value), "0 to 100 percent")
-	}
-}
-
 // functions checks ARNs by field, and that all are of one partition.
 func (f *faults) functions(arns map[string]string) {
 	fields := make([]string, 0, len(arns))

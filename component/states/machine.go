@@ -133,7 +133,7 @@ type Map struct {
 	MaxConcurrencyPath Path `json:",omitempty"`
 	// ToleratedFailurePercentage is written always: a map whose children may
 	// not fail says so.
-	ToleratedFailurePercentage float64
+	ToleratedFailurePercentage int
 	ResultWriter               ResultWriter
 	ResultPath                 Path    `json:",omitempty"`
 	Catch                      []Catch `json:",omitempty"`

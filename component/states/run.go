@@ -41,7 +41,7 @@ type Run struct {
 	MaxItemsPerBatch, MaxInputBytesPerBatch int
 	// ToleratedFailurePercentage of the records may be in batches that failed;
 	// beyond that the map ends. 0 to 100.
-	ToleratedFailurePercentage float64
+	ToleratedFailurePercentage int
 
 	// BufferSec is the buffer time of the Firehose stream, 1 to 900 s. The first
 	// look at the rows is SettleMarginSec later.
@@ -100,7 +100,7 @@ func (r Run) Validate() error {
 	f.between("MaxConcurrency", r.MaxConcurrency, 1, maxConcurrency, "batches at one time")
 	f.between("MaxItemsPerBatch", r.MaxItemsPerBatch, 1, maxItems, "records")
 	f.between("MaxInputBytesPerBatch", r.MaxInputBytesPerBatch, 0, maxInputBytes, "bytes")
-	f.percentage("ToleratedFailurePercentage", r.ToleratedFailurePercentage)
+	f.between("ToleratedFailurePercentage", r.ToleratedFailurePercentage, 0, 100, "percent")
 	f.between("BufferSec", r.BufferSec, 1, firehoseBufferMaxSec, "s")
 	f.between("ReconcileAttempts", r.ReconcileAttempts, 0, 100, "attempts")
 	f.between("TimeoutSec", r.TimeoutSec, 0, executionMaxSec, "s")

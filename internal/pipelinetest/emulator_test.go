@@ -48,7 +48,7 @@ func TestPipelineUnderEmulator(t *testing.T) {
 			}
 		}
 		o.Env = append(o.Env, "SWARM_MODEL="+models[0], "SWARM_LLAMA_LIB="+llamalib.Dir(t, runtime.GOARCH),
-			"SWARM_THREADS=1", "SWARM_PARALLEL=4", "SWARM_CONTEXT_TOKENS=2048", "SWARM_MAX_TOKENS=8")
+			"SWARM_THREADS=1", "SWARM_PARALLEL=4", "SWARM_CONTEXT_TOKENS=512", "SWARM_MAX_TOKENS=8")
 		return o
 	}
 	functions := map[string][]*rietest.Instance{

@@ -1,8 +1,10 @@
 package rietest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -79,7 +81,7 @@ func TestWorkerPeakMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("peak memory is read from /proc")
 	}
-	const parallel, context = 8, 4096
+	const parallel, context = 8, 512
 	firehose := firehosetest.Start(t)
 	i := Start(t, worker(t, "", firehose, fmt.Sprint("SWARM_PARALLEL=", parallel), fmt.Sprint("SWARM_CONTEXT_TOKENS=", context), "SWARM_MAX_TOKENS=24"))
 	start := time.Now()
@@ -95,7 +97,14 @@ func TestWorkerPeakMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	need := header.MemoryNeed(model.MemoryOptions{Parallel: parallel, ContextPerSequence: context / parallel, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]})
+	cpu, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := header.MemoryNeed(model.MemoryOptions{
+		Parallel: parallel, ContextPerSequence: context, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH],
+		AMX: bytes.Contains(cpu, []byte(" amx_int8")),
+	})
 	peak := i.PeakMemoryBytes()
 	t.Logf("peak memory %.1f MiB, predicted %.1f MiB; memory to set %d MiB", mib(peak), mib(need.PeakBytes), need.MinMemoryMib())
 	if off := float64(peak)/float64(need.PeakBytes) - 1; off < -0.1 || off > 0.1 {
@@ -118,7 +127,7 @@ func TestWorkerOnGraviton2(t *testing.T) {
 	}
 	firehose := firehosetest.Start(t)
 	// Emulation is some thirty times slower: a short prompt, few tokens.
-	o := worker(t, "arm64", firehose, append(env, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.")...)
+	o := worker(t, "arm64", firehose, append(env, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=512", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.")...)
 	i := Start(t, o)
 	start := time.Now()
 	got := generate(t, i, 2)
@@ -139,7 +148,7 @@ func TestWorkerOnGraviton2(t *testing.T) {
 // before Lambda's own end, and the process lives on.
 func TestWorkerHandsBackWhatItHasNoTimeFor(t *testing.T) {
 	firehose := firehosetest.Start(t)
-	o := worker(t, "", firehose, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=2048", "SWARM_MAX_TOKENS=200")
+	o := worker(t, "", firehose, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=200")
 	o.TimeoutSec = 15
 	i := Start(t, o)
 	const users = 200

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -31,12 +32,18 @@ type Stack struct {
 // aws:region, which is eu-west-1 unless it is given.
 func (e *Engine) Inline(project, stack string, config map[string]string, program pulumi.RunFunc) *Stack {
 	e.t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	env := e.environment()
+	env["STANDIN_PROGRAM_DIR"] = here
 	command, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Root: strings.TrimSuffix(e.cli, "/bin/pulumi")})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	made, err := auto.UpsertStackInlineSource(e.t.Context(), stack, project, program,
-		auto.Pulumi(command), auto.PulumiHome(e.home), auto.WorkDir(e.t.TempDir()), auto.EnvVars(e.environment()),
+		auto.Pulumi(command), auto.PulumiHome(e.home), auto.WorkDir(e.t.TempDir()), auto.EnvVars(env),
 		auto.SecretsProvider("passphrase"),
 		auto.Project(workspace.Project{Name: tokens.PackageName(project), Runtime: workspace.NewProjectRuntimeInfo("go", nil),
 			Backend: &workspace.ProjectBackend{URL: "file://" + e.state}}))

@@ -7,7 +7,8 @@
 // The environment steers it: STANDIN_DIR is a folder for the trace of calls
 // (trace.jsonl) and for what the two providers must know of each other,
 // STANDIN_QUOTAS a JSON object with values of Service Quotas, by
-// "service/code", or "denied" for all.
+// "service/code", or "denied" for all, STANDIN_PROGRAM_DIR the folder that
+// relative paths start from.
 package main
 
 import (

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,9 @@ func (s *standin) make(typ, name, urn string, in map[string]any) made {
 	}
 
 	m := made{id: own, outputs: map[string]any{}}
+	for _, output := range alsoComputed[typ] {
+		m.outputs[output] = own + "-" + output
+	}
 	for output, kind := range known().Resources[typ].Outputs {
 		switch kind {
 		case "string":
@@ -53,7 +57,7 @@ func (s *standin) make(typ, name, urn string, in map[string]any) made {
 	}
 	set := func(values map[string]any) {
 		for key, value := range values {
-			if _, ok := known().Resources[typ].Outputs[key]; ok {
+			if slices.Contains(computed(typ), key) {
 				m.outputs[key] = value
 			}
 		}
@@ -180,6 +184,12 @@ func (s *standin) make(typ, name, urn string, in map[string]any) made {
 	case "aws:efs/accessPoint:AccessPoint":
 		m.id = "fsap-" + digits[:17]
 		set(map[string]any{"arn": arn("elasticfilesystem", "access-point/"+m.id), "ownerId": account})
+	case "aws:datasync/s3Location:S3Location", "aws:datasync/efsLocation:EfsLocation":
+		m.id = arn("datasync", "location/loc-"+digits[:17])
+		set(map[string]any{"arn": m.id, "uri": "s3://" + own})
+	case "aws:datasync/task:Task":
+		m.id = arn("datasync", "task/task-"+digits[:17])
+		set(map[string]any{"arn": m.id})
 	case "aws:efs/mountTarget:MountTarget":
 		m.id = "fsmt-" + digits[:17]
 	case "aws:ec2/vpc:Vpc":

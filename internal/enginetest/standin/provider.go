@@ -197,6 +197,9 @@ var immutable = map[string][]string{
 	"aws:sns/topicSubscription:TopicSubscription":                                 {"topic", "protocol", "endpoint"},
 	"aws:efs/fileSystem:FileSystem":                                               {"creationToken", "encrypted", "performanceMode", "kmsKeyId", "availabilityZoneName"},
 	"aws:efs/accessPoint:AccessPoint":                                             {"fileSystemId", "posixUser", "rootDirectory"},
+	"aws:datasync/s3Location:S3Location":                                          {"s3BucketArn", "s3Config", "subdirectory"},
+	"aws:datasync/efsLocation:EfsLocation":                                        {"efsFileSystemArn", "accessPointArn", "ec2Config", "inTransitEncryption"},
+	"aws:datasync/task:Task":                                                      {"sourceLocationArn", "destinationLocationArn"},
 	"aws:efs/mountTarget:MountTarget":                                             {"fileSystemId", "subnetId", "ipAddress"},
 	"aws:cloudwatch/eventRule:EventRule":                                          {"name", "eventBusName"},
 	"aws:cloudwatch/eventTarget:EventTarget":                                      {"rule", "targetId", "eventBusName"},
@@ -272,7 +275,7 @@ func (s *standin) Create(_ context.Context, r *pulumirpc.CreateRequest) (*pulumi
 	outputs := inputs.Copy()
 	id := ""
 	if r.GetPreview() {
-		for name := range known().Resources[r.GetType()].Outputs {
+		for _, name := range computed(r.GetType()) {
 			setIfAbsent(outputs, name, resource.MakeComputed(resource.NewStringProperty("")))
 		}
 	} else {
@@ -287,6 +290,21 @@ func (s *standin) Create(_ context.Context, r *pulumirpc.CreateRequest) (*pulumi
 	}
 	properties, err := plugin.MarshalProperties(outputs, marshalling)
 	return &pulumirpc.CreateResponse{Id: id, Properties: properties}, err
+}
+
+// alsoComputed are inputs that the provider makes up where they are not given.
+var alsoComputed = map[string][]string{
+	"aws:kinesis/firehoseDeliveryStream:FirehoseDeliveryStream": {"arn", "destinationId", "versionId"},
+	"aws:cloudwatch/eventTarget:EventTarget":                    {"targetId"},
+	"aws:lambda/permission:Permission":                          {"statementId"},
+	"aws:lambda/function:Function":                              {"sourceCodeHash"},
+	"aws:efs/fileSystem:FileSystem":                             {"creationToken"},
+}
+
+// computed are the properties that the provider answers with beyond what it was
+// given.
+func computed(typ string) []string {
+	return append(slices.Sorted(maps.Keys(known().Resources[typ].Outputs)), alsoComputed[typ]...)
 }
 
 // volatile are outputs that every update changes.
@@ -308,7 +326,7 @@ func (s *standin) Update(_ context.Context, r *pulumirpc.UpdateRequest) (*pulumi
 	s.trace("Update", r.GetUrn(), map[string]any{"preview": r.GetPreview(), "inputs": traced(news)})
 	made := s.make(r.GetType(), r.GetName(), r.GetUrn(), plainMap(news))
 	outputs := news.Copy()
-	for name := range known().Resources[r.GetType()].Outputs {
+	for _, name := range computed(r.GetType()) {
 		key := resource.PropertyKey(name)
 		switch {
 		case r.GetPreview() && slices.Contains(volatile[r.GetType()], name):
@@ -469,6 +487,7 @@ func contextDigest(image map[string]any) resource.PropertyValue {
 	if !ok {
 		return resource.MakeComputed(resource.NewStringProperty(""))
 	}
+	folder = fromProgram(folder)
 	hash := sha256.New()
 	_ = filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -197,17 +197,30 @@ func dockerImage(in *inputs) {
 	if !ok {
 		return
 	}
+	folder = fromProgram(folder)
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		in.fault("build.context", "%q is not a folder", folder)
 		return
 	}
 	dockerfile, given := in.text("build.dockerfile")
-	if !given {
+	if given {
+		dockerfile = fromProgram(dockerfile)
+	} else {
 		dockerfile = filepath.Join(folder, "Dockerfile")
 	}
 	if _, err := os.Stat(dockerfile); err != nil && in.known("build.dockerfile") {
 		in.fault("build.dockerfile", "%q is not a file", dockerfile)
 	}
+}
+
+// fromProgram makes a path of the program's one of this process: a provider runs
+// in the folder of the project, and a program that is a test in its own, which
+// STANDIN_PROGRAM_DIR names.
+func fromProgram(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(os.Getenv("STANDIN_PROGRAM_DIR"), path)
 }
 
 // platforms is what the docker stand-in tells the aws one: the platform of each

@@ -26,6 +26,9 @@ func init() {
 		"aws:kinesis/firehoseDeliveryStream:FirehoseDeliveryStream":                                  firehose,
 		"aws:glue/catalogDatabase:CatalogDatabase":                                                   glueDatabase,
 		"aws:glue/catalogTable:CatalogTable":                                                         glueTable,
+		"aws:datasync/s3Location:S3Location":                                                         dataSyncS3,
+		"aws:datasync/efsLocation:EfsLocation":                                                       dataSyncEFS,
+		"aws:datasync/task:Task":                                                                     dataSyncTask,
 		"aws:efs/fileSystem:FileSystem":                                                              efsFileSystem,
 		"aws:efs/accessPoint:AccessPoint":                                                            efsAccessPoint,
 		"aws:efs/mountTarget:MountTarget":                                                            efsMountTarget,
@@ -355,6 +358,37 @@ func efsMountTarget(in *inputs) {
 func efsBackup(in *inputs) { in.oneOf("backupPolicy.status", "ENABLED", "DISABLED") }
 
 func efsPolicy(in *inputs) { in.policy("policy", resourcePolicy) }
+
+func dataSyncS3(in *inputs) {
+	in.arn("s3BucketArn", "s3")
+	in.arn("s3Config.bucketAccessRoleArn", "iam")
+	in.match("subdirectory", `[a-zA-Z0-9_\-+./()$ ]{1,4096}`, "a folder")
+}
+
+func dataSyncEFS(in *inputs) {
+	in.arn("efsFileSystemArn", "elasticfilesystem")
+	in.arn("accessPointArn", "elasticfilesystem")
+	in.arn("ec2Config.subnetArn", "ec2")
+	in.arns("ec2Config.securityGroupArns", "ec2")
+	in.count("ec2Config.securityGroupArns", 1, 5)
+	in.oneOf("inTransitEncryption", "NONE", "TLS1_2")
+	if encryption, _ := in.text("inTransitEncryption"); in.has("accessPointArn") && in.known("inTransitEncryption") && encryption != "TLS1_2" {
+		in.fault("inTransitEncryption", "must be TLS1_2 with an access point")
+	}
+}
+
+func dataSyncTask(in *inputs) {
+	in.arn("sourceLocationArn", "datasync")
+	in.arn("destinationLocationArn", "datasync")
+	in.length("name", 1, 256)
+	in.oneOf("options.verifyMode", "POINT_IN_TIME_CONSISTENT", "ONLY_FILES_TRANSFERRED", "NONE")
+	in.oneOf("options.overwriteMode", "ALWAYS", "NEVER")
+	in.oneOf("options.transferMode", "CHANGED", "ALL")
+	in.oneOf("options.posixPermissions", "NONE", "PRESERVE")
+	in.oneOf("options.uid", "NONE", "INT_VALUE", "NAME", "BOTH")
+	in.oneOf("options.gid", "NONE", "INT_VALUE", "NAME", "BOTH")
+	in.oneOf("options.logLevel", "OFF", "BASIC", "TRANSFER")
+}
 
 // numberOf reads a number that JSON documents of SQS also write as text.
 func numberOf(value any) (float64, bool) {

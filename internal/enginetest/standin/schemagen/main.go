@@ -157,8 +157,15 @@ func load(pkg, folder string) (*source, error) {
 // add describes one resource and the objects that its inputs use.
 func (src *source) add(s *schema, typ string) error {
 	name := typ[strings.LastIndex(typ, ":")+1:]
-	args, ok := src.structs[lowerFirst(name)+"Args"]
-	if !ok {
+	// The plain arguments are the unexported twin of <name>Args; how much of an
+	// abbreviation is in lower case differs.
+	var args *ast.StructType
+	for candidate, structType := range src.structs {
+		if strings.EqualFold(candidate, name+"Args") && unicode.IsLower(rune(candidate[0])) {
+			args = structType
+		}
+	}
+	if args == nil {
 		return fmt.Errorf("no arguments in the SDK")
 	}
 	r := &resource{Inputs: map[string]string{}, Outputs: map[string]string{}}
@@ -265,10 +272,4 @@ func outputName(expr ast.Expr) string {
 		return "[any]"
 	}
 	return "any"
-}
-
-func lowerFirst(s string) string {
-	runes := []rune(s)
-	runes[0] = unicode.ToLower(runes[0])
-	return string(runes)
 }

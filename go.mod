@@ -126,10 +126,10 @@ require (
 	github.com/pkg/term v1.1.0 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/pulumi/appdash v0.0.0-20231130102222-75f619a67231 // indirect
-	github.com/pulumi/pulumi-aws/sdk/v6 v6.83.4 // indirect
+	github.com/pulumi/pulumi-aws/sdk/v6 v6.83.4
 	github.com/pulumi/pulumi-cloud-sdk/go v1.20261104.0 // indirect
-	github.com/pulumi/pulumi-docker/sdk/v4 v4.10.0 // indirect
-	github.com/pulumi/pulumi/sdk/v3 v3.276.0 // indirect
+	github.com/pulumi/pulumi-docker/sdk/v4 v4.10.0
+	github.com/pulumi/pulumi/sdk/v3 v3.276.0
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v5 v5.0.0 // indirect

@@ -116,7 +116,7 @@ func kmsAlias(in *inputs) {
 }
 
 func ssmParameter(in *inputs) {
-	in.match("name", `[a-zA-Z0-9_.\-/]{1,2048}`, "letters, digits and _.-/")
+	in.match("name", `[a-zA-Z0-9_.\-/]+`, "letters, digits and _.-/")
 	in.oneOf("type", "String", "StringList", "SecureString")
 	in.oneOf("tier", "Standard", "Advanced", "Intelligent-Tiering")
 }

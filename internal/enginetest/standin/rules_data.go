@@ -362,7 +362,7 @@ func efsPolicy(in *inputs) { in.policy("policy", resourcePolicy) }
 func dataSyncS3(in *inputs) {
 	in.arn("s3BucketArn", "s3")
 	in.arn("s3Config.bucketAccessRoleArn", "iam")
-	in.match("subdirectory", `[a-zA-Z0-9_\-+./()$ ]{1,4096}`, "a folder")
+	in.match("subdirectory", `[a-zA-Z0-9_\-+./()$ ]+`, "a folder")
 }
 
 func dataSyncEFS(in *inputs) {

@@ -94,7 +94,7 @@ func (in *inputs) eventPattern(path string, object map[string]any) {
 }
 
 func (in *inputs) schedule(path string) {
-	if s, ok := in.text(path); ok && s != "" && !compiled(`^(?:rate\((?:1 (?:minute|hour|day)|[1-9]\d* (?:minutes|hours|days))\)|cron\(\S+(?: \S+){5}\)|at\(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\))$`).MatchString(s) {
+	if s, ok := in.text(path); ok && s != "" && !compiled(`^(?:rate\((?:1 (?:minute|hour|day)|(?:[2-9]|[1-9]\d+) (?:minutes|hours|days))\)|cron\(\S+(?: \S+){5}\)|at\(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\))$`).MatchString(s) {
 		in.fault(path, "%q is not rate(2 hours), cron(0 6 * * ? *) or at(2026-01-02T03:04:05)", s)
 	}
 }

@@ -118,13 +118,27 @@ func cheaper(c *Check, s Stack) {
 		// What the alternatives replace is the writing; the rest of a run stays.
 		elsewhere, ok := c.number(swarm, swarm.get("usdPerRunElsewhere"))
 		run, isKnown := c.number(swarm, swarm.get("usdPerRun"))
-		if p, planned := c.plan(swarm); planned {
+		if p, planned := c.plan(swarm); planned && ok && isKnown {
 			run = p.Cost.WritingUsd.Likely
+			if least := cheapest(p); elsewhere < 1 && least > 0 { // the output is rounded to cents
+				elsewhere = least
+			}
 		}
 		if ok && isKnown && elsewhere*c.setting("factor") < run {
 			c.violation(swarm, "writing the briefings of a run costs %s here and %s elsewhere", plan.FormatUsd(run), plan.FormatUsd(elsewhere))
 		}
 	}
+}
+
+// cheapest is the price of the cheapest other way, 0 where none is known.
+func cheapest(p *plan.Plan) float64 {
+	least := 0.0
+	for _, a := range p.Alternatives {
+		if a.PerRunUsd != nil && (least == 0 || *a.PerRunUsd < least) {
+			least = *a.PerRunUsd
+		}
+	}
+	return least
 }
 
 func logRetention(c *Check, s Stack) {

@@ -100,10 +100,22 @@ func quotaPolicies() []Policy {
 }
 
 // need is a swarm's need of a quota, as it registered it.
-func (c *Check) need(swarm Resource, code string) (n float64, shown string, ok bool) {
-	f := swarm.get("quotasNeeded." + code)
-	n, ok = c.number(swarm, f)
-	return n, f.show(plan.FormatNumber(n)), ok
+func (c *Check) need(swarm Resource, code string) (n float64, ok bool) {
+	return c.number(swarm, swarm.get("quotasNeeded."+code))
+}
+
+// mailRate is the rate that a swarm insists on: the one it was given, or the one
+// that its window makes. Without either, delivery takes what the account has.
+func (c *Check) mailRate(swarm Resource, planned float64, ok bool) (float64, bool) {
+	if rate, given := swarm.input("sesRatePerSec").number(); given && rate > 0 {
+		return planned, ok
+	}
+	minutes, windowed := swarm.input("deliveryWindowMinutes").number()
+	users, isKnown := swarm.input("expectedUsers").number()
+	if !ok || !windowed || !isKnown || minutes <= 0 {
+		return 0, false
+	}
+	return math.Ceil(users / (60 * minutes) / plan.SesShare), true
 }
 
 func concurrency(c *Check, s Stack) {
@@ -125,7 +137,7 @@ func concurrency(c *Check, s Stack) {
 		}
 	}
 	for _, swarm := range swarms {
-		if n, _, ok := c.need(swarm, codeConcurrency); ok {
+		if n, ok := c.need(swarm, codeConcurrency); ok {
 			add(swarm, n, swarm.get("quotasNeeded."+codeConcurrency))
 		}
 	}
@@ -348,7 +360,10 @@ func sesRate(c *Check, s Stack) {
 		sum := 0.0
 		shown := field{}
 		for _, swarm := range swarms {
-			n, _, ok := c.need(swarm, q.code)
+			n, ok := c.need(swarm, q.code)
+			if q.code == codeSesRate {
+				n, ok = c.mailRate(swarm, n, ok)
+			}
 			if !ok {
 				continue
 			}

@@ -158,7 +158,7 @@ func TestHonestAfterTransform(t *testing.T) {
 				if a.Name != "acme-generate" {
 					return nil
 				}
-				a.Props["memorySize"] = pulumi.Int(8192)
+				a.Props["memorySize"] = pulumi.Int(3008) // one thread, and two thirds of a processor idle
 				return &pulumi.ResourceTransformResult{Props: a.Props, Opts: a.Opts}
 			},
 		}))
@@ -166,7 +166,7 @@ func TestHonestAfterTransform(t *testing.T) {
 	})
 	s.PolicyPack = buildtool.Own(t, "policy/pack", "briefing-swarm-policies")
 	r := s.Preview()
-	if r.Exit() != 1 || !strings.Contains(r.Text, "cost-estimate-honest") || !strings.Contains(r.Text, "memorySize of acme-generate is 8,192, the estimate has 4096") {
+	if r.Exit() != 1 || !strings.Contains(r.Text, "cost-estimate-honest") || !strings.Contains(r.Text, "the resources make a plan that can't be: memoryMib is 3,008 MiB") {
 		t.Errorf("exit code %d:\n%s", r.Exit(), r.Text)
 	}
 }

@@ -43,7 +43,8 @@ func main() {
 	}
 	// The engine gives its address, and this process ends with it.
 	if len(os.Args) > 1 {
-		err := rpcutil.Healthcheck(context.Background(), os.Args[len(os.Args)-1], time.Minute, func() { close(cancelled) })
+		h.engine = os.Args[len(os.Args)-1]
+		err := rpcutil.Healthcheck(context.Background(), h.engine, time.Minute, func() { close(cancelled) })
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "languagehost:", err)
 			os.Exit(1)
@@ -63,7 +64,9 @@ type host struct {
 }
 
 func (h *host) Handshake(_ context.Context, r *pulumirpc.LanguageHandshakeRequest) (*pulumirpc.LanguageHandshakeResponse, error) {
-	h.engine = r.GetEngineAddress()
+	if address := r.GetEngineAddress(); address != "" {
+		h.engine = address
+	}
 	return &pulumirpc.LanguageHandshakeResponse{}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -118,10 +119,17 @@ func Built(ctx context.Context, name string) (string, error) {
 	return found, nil
 }
 
+// owned are the programs that this process has built.
+var owned sync.Map
+
 // Own builds a program of this module into .cache/own under the given name and
-// returns its path. A build that changes nothing takes a second.
+// returns its path. A build that changes nothing takes a second, once in a
+// process.
 func Own(t testing.TB, folder, name string) string {
 	t.Helper()
+	if path, ok := owned.Load(name); ok {
+		return path.(string)
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +149,7 @@ func Own(t testing.TB, folder, name string) string {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", folder, err, output)
 	}
+	owned.Store(name, found)
 	return found
 }
 

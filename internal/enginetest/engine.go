@@ -6,12 +6,14 @@ package enginetest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/buildtool"
@@ -31,11 +33,14 @@ type Engine struct {
 	Env map[string]string
 }
 
+// findCLI finds the Pulumi CLI, once in a process.
+var findCLI = sync.OnceValues(func() (string, error) { return buildtool.Built(context.Background(), "pulumi") })
+
 // New makes a set-up for one test. It skips the test where the Pulumi CLI has
 // not been built: that takes about ten minutes, and `make engine` does it.
 func New(t testing.TB) *Engine {
 	t.Helper()
-	cli, err := buildtool.Built(t.Context(), "pulumi")
+	cli, err := findCLI()
 	if err != nil {
 		t.Skipf("no Pulumi engine: %v; make engine builds it", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	pulumiconfig "github.com/pulumi/pulumi/sdk/v3/go/common/resource/config"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -29,7 +30,8 @@ type Stack struct {
 }
 
 // Inline makes a stack of a program. Config holds values by names such as
-// aws:region, which is eu-west-1 unless it is given.
+// aws:region, which is eu-west-1 unless it is given, and secret ones by names
+// such as "secret project:key".
 func (e *Engine) Inline(project, stack string, config map[string]string, program pulumi.RunFunc) *Stack {
 	e.t.Helper()
 	here, err := os.Getwd()
@@ -42,21 +44,31 @@ func (e *Engine) Inline(project, stack string, config map[string]string, program
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	// Written as the file that the CLI would write; secrets need its encryption.
+	values := pulumiconfig.Map{}
+	var secrets []string
+	if _, ok := config["aws:region"]; !ok {
+		values[pulumiconfig.MustParseKey("aws:region")] = pulumiconfig.NewValue("eu-west-1")
+	}
+	for key, value := range config {
+		if strings.HasPrefix(key, "secret ") {
+			secrets = append(secrets, key)
+		} else {
+			values[pulumiconfig.MustParseKey(key)] = pulumiconfig.NewValue(value)
+		}
+	}
 	made, err := auto.UpsertStackInlineSource(e.t.Context(), stack, project, program,
 		auto.Pulumi(command), auto.PulumiHome(e.home), auto.WorkDir(e.t.TempDir()), auto.EnvVars(env),
-		auto.SecretsProvider("passphrase"),
+		auto.SecretsProvider("passphrase"), auto.Stacks(map[string]workspace.ProjectStack{stack: {Config: values}}),
 		auto.Project(workspace.Project{Name: tokens.PackageName(project), Runtime: workspace.NewProjectRuntimeInfo("go", nil),
 			Backend: &workspace.ProjectBackend{URL: "file://" + e.state}}))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	values := auto.ConfigMap{"aws:region": {Value: "eu-west-1"}}
-	for key, value := range config {
-		key, secret := strings.CutPrefix(key, "secret ")
-		values[key] = auto.ConfigValue{Value: value, Secret: secret}
-	}
-	if err := made.SetAllConfig(e.t.Context(), values); err != nil {
-		e.t.Fatal(err)
+	for _, key := range secrets {
+		if err := made.SetConfig(e.t.Context(), strings.TrimPrefix(key, "secret "), auto.ConfigValue{Value: config[key], Secret: true}); err != nil {
+			e.t.Fatal(err)
+		}
 	}
 	return &Stack{e: e, stack: made}
 }

@@ -45,13 +45,13 @@ func TestConfiguration(t *testing.T) {
 		exit   int
 		want   string
 	}{
-		{"unknown policy", map[string]any{"run-cost-celling": map[string]any{"enforcementLevel": "mandatory"}}, 255,
+		{"unknown policy", map[string]any{"run-cost-celling": map[string]any{"enforcementLevel": "mandatory"}}, 1,
 			`there is no policy "run-cost-celling"; the pack has cheaper-alternative, `},
-		{"unknown property", map[string]any{"run-cost-ceiling": map[string]any{"maxUsd": 10}}, 255,
+		{"unknown property", map[string]any{"run-cost-ceiling": map[string]any{"maxUsd": 10}}, 1,
 			`policy run-cost-ceiling has no property "maxUsd"; it has maxUsdPerRun, useHighEstimate`},
-		{"wrong type", map[string]any{"run-cost-ceiling": map[string]any{"maxUsdPerRun": "10"}}, 255,
+		{"wrong type", map[string]any{"run-cost-ceiling": map[string]any{"maxUsdPerRun": "10"}}, 1,
 			"maxUsdPerRun: Invalid type. Expected: number, given: string"},
-		{"out of range", map[string]any{"cost-estimate-honest": map[string]any{"tolerancePercent": 101}}, 255,
+		{"out of range", map[string]any{"cost-estimate-honest": map[string]any{"tolerancePercent": 101}}, 1,
 			"tolerancePercent: Must be less than or equal to 100"},
 		{"a ceiling", map[string]any{"run-cost-ceiling": map[string]any{"maxUsdPerRun": 0.5}}, 1,
 			"over the ceiling of $0.50 (from the policy's configuration)"},

@@ -293,8 +293,9 @@ const (
 	queueConcurrencyMax = 1000
 )
 
-// logRetentionDays are the retentions that CloudWatch Logs takes.
-var logRetentionDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+// logRetentionDays are the retentions that CloudWatch Logs takes, but for the
+// longest, which is longer than the functions take.
+var logRetentionDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288}
 
 func (d *design) checkOptions(f *faults) {
 	if d.Endpoint {

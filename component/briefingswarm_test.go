@@ -20,6 +20,7 @@ import (
 
 	"github.com/briefing-swarm/briefing-swarm/component"
 	"github.com/briefing-swarm/briefing-swarm/plan"
+	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -512,5 +513,42 @@ func TestBatchSize(t *testing.T) {
 		if !ok || want > 0 && got != int(want) || want == 0 && (got >= 32 || got < 1) {
 			t.Errorf("within %d s: a batch of %v", timeout, outputs["batchSize"])
 		}
+	}
+}
+
+// TestModelFile: of a model that no catalogue knows, the file itself says how
+// large it is and how much memory it needs.
+func TestModelFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "my-own.gguf")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiny, err := model.LookupShape("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(model.WriteRandom(t.Context(), f, tiny, model.RecipeQ80, 1), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	args := &component.Args{Model: "my-own", ModelSource: path, MemoryMib: 1769}
+	c, outputs, err := build(t, false, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := c.find(t, "acme-image", "docker:index/image:Image").Inputs["build"].ObjectValue()
+	if _, err := os.Stat(filepath.Join(image["context"].StringValue(), "model", "my-own.gguf")); err != nil {
+		t.Errorf("the model is not in the build context: %v", err)
+	}
+	if got := image["args"].ObjectValue()["MODEL_FILE"].StringValue(); got != "my-own.gguf" {
+		t.Errorf("the image's model is %s", got)
+	}
+	variables := c.find(t, "acme-generate", "aws:lambda/function:Function").Inputs["environment"].ObjectValue()["variables"].ObjectValue()
+	if got := variables["SWARM_MODEL_NAME"].StringValue(); !strings.HasPrefix(got, "my-own ") {
+		t.Errorf("rows will call the model %q", got)
+	}
+	if usd := outputs["usdPerRun"].(float64); !(usd > 0) {
+		t.Errorf("a run costs %v", usd)
 	}
 }

@@ -52,11 +52,14 @@ func (p partition) batch(function string, timeoutSec int, retry ...Retry) ItemPr
 	}
 }
 
-// results keeps the receipts of all children of a map as JSON Lines.
+// results keeps the receipts of all children of a map as JSON Lines, below a
+// prefix that is a format for the execution's name. Its template must not rely
+// on the state's input: whether that is still what it is evaluated against is
+// told differently.
 func (p partition) results(bucket, prefix string) ResultWriter {
 	return ResultWriter{
 		Resource:     p.resource(putObject),
-		Parameters:   Template{"Bucket": bucket, "Prefix.$": prefix},
+		Parameters:   Template{"Bucket": bucket, "Prefix.$": "States.Format('" + prefix + "', $$.Execution.Name)"},
 		WriterConfig: WriterConfig{OutputType: "JSONL", Transformation: "COMPACT"},
 	}
 }

@@ -155,7 +155,7 @@ func (d Delivery) deliver(p partition) map[string]State {
 			ItemProcessor: p.batch(d.DeliverFunction, d.DeliverTimeoutSec,
 				never(unsendable...), later(d.attempts(), passing...), crashed()),
 			MaxConcurrencyPath: "$.schedule.workers", ToleratedFailurePercentage: d.ToleratedFailurePercentage,
-			ResultWriter: p.results(d.RunsBucket, "States.Format('"+DeliveriesPrefix+"{}', $.run_id)"),
+			ResultWriter: p.results(d.RunsBucket, DeliveriesPrefix+"{}"),
 			ResultPath:   "$.map", Catch: caught("$.failure", "Failed"), Next: "Summary",
 		},
 		"Summary": summary,
@@ -174,13 +174,13 @@ func (d Delivery) end(p partition) map[string]State {
 	s := map[string]State{
 		"Delivered":           outcome(stateDelivered, Template{"error": "", "cause": "", "summary.$": "$.summary", "receipts.$": "$.map.ResultWriterDetails"}, next),
 		"Delivered uncounted": outcome(stateDelivered, Template{"error": "", "cause": "", "receipts.$": "$.map.ResultWriterDetails"}, next),
-		"Failed":              outcome(stateFailed, Template{"error.$": "$.failure.Error", "cause.$": "$.failure.Cause"}, next),
+		"Failed":              failed("DeliveryFailedError", next),
 		"Outcome": Choice{
 			Choices: []Rule{{Variable: "$.outcome.state", StringEquals: new(stateDelivered), Next: "Done"}},
 			Default: "Not done",
 		},
 		"Done":     Succeed{},
-		"Not done": Fail{ErrorPath: "$.outcome.error", CausePath: "$.outcome.cause"},
+		"Not done": Fail{ErrorPath: "$.outcome.fails_as", CausePath: "$.outcome.cause"},
 	}
 	if d.TopicArn != "" {
 		notify := p.announce(d.TopicArn, "States.Format('Briefings: delivery {}', $.outcome.state)", "$.outcome")

@@ -16,13 +16,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
+	"github.com/briefing-swarm/briefing-swarm/runtime/errortype"
 )
 
 //go:embed server.py
@@ -53,8 +53,8 @@ type Account struct {
 	messages          []Message
 }
 
-// Function answers an invocation. An error is passed on as Lambda passes on that
-// of a Go function: its type's name is the errorType.
+// Function answers an invocation. An error is passed on with the name that
+// package errortype gives it, as our program in Lambda does.
 type Function func(ctx context.Context, event []byte) ([]byte, error)
 
 // Throttle as the error of a Function is an invocation that Lambda refuses,
@@ -195,6 +195,7 @@ func (a *Account) invoke(w http.ResponseWriter, r *http.Request) {
 	if err != nil || readErr != nil {
 		panic(http.ErrAbortHandler)
 	}
+	w.Header().Set("X-Amzn-Requestid", "00000000-0000-0000-0000-000000000000")
 	a.mu.Lock()
 	f := a.functions[name]
 	a.mu.Unlock()
@@ -210,22 +211,13 @@ func (a *Account) invoke(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusTooManyRequests, "application/json", map[string]string{"Type": "User", "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded", "message": "Rate Exceeded."})
 	case err != nil:
 		w.Header().Set("X-Amz-Function-Error", "Unhandled")
-		answer(w, http.StatusOK, "application/json", map[string]string{"errorMessage": err.Error(), "errorType": errorType(err)})
+		answer(w, http.StatusOK, "application/json", map[string]string{"errorMessage": err.Error(), "errorType": errortype.Of(err)})
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		if _, err := w.Write(result); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
-}
-
-// errorType is what aws-lambda-go makes of an error.
-func errorType(err error) string {
-	t := reflect.TypeOf(err)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Name()
 }
 
 // query answers the services with the Query protocol: SNS and STS.

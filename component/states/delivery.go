@@ -5,8 +5,9 @@ import "fmt"
 // Delivery is the machine that mails the rows of one Parquet file: ask when and
 // how fast, wait until then, send, count, tell. An execution is started by an
 // event of S3 by way of EventBridge ("Object Created", as it is), or by hand
-// with {"bucket": …, "key": …}. To start it twice for one file is safe: the
-// ledger of the function knows who has been mailed.
+// with {"bucket": …, "key": …}, to which "retry_unknown": true can be added for
+// mails of which nobody knows whether they were sent. To start it twice for one
+// file is safe: the ledger of the function knows who has been mailed.
 //
 // Its role must be allowed lambda:InvokeFunction on the function, s3:GetObject
 // on the Parquet files, s3:PutObject, GetObject, ListMultipartUploadParts and
@@ -98,6 +99,7 @@ func (d Delivery) start(p partition) map[string]State {
 	schedule := p.call(d.DeliverFunction, d.DeliverTimeoutSec, Template{
 		"schedule": Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key"},
 	}, never(unsendable...), later(8, passing...), crashed())
+	defaults := Template{"retry_unknown": false}
 	schedule.ResultSelector = Template{
 		"wait_until.$": "$.Payload.wait_until", "workers.$": "$.Payload.workers", "batch_size.$": "$.Payload.batch_size",
 		"rate_per_sec.$": "$.Payload.rate_per_sec",
@@ -115,10 +117,11 @@ func (d Delivery) start(p partition) map[string]State {
 			Default: "Unknown input",
 		},
 		"Event": Pass{Parameters: Template{
-			"run_id.$": "$$.Execution.Name", "input": Template{"bucket.$": "$.detail.bucket.name", "key.$": "$.detail.object.key"},
-		}, Next: "Schedule"},
-		"Request": Pass{Parameters: Template{
-			"run_id.$": "$$.Execution.Name", "input": Template{"bucket.$": "$.bucket", "key.$": "$.key"},
+			"given": Template{"bucket.$": "$.detail.bucket.name", "key.$": "$.detail.object.key"}, "defaults": defaults,
+		}, Next: "Input"},
+		"Request": Pass{Parameters: Template{"given.$": "$", "defaults": defaults}, Next: "Input"},
+		"Input": Pass{Parameters: Template{
+			"run_id.$": "$$.Execution.Name", "input.$": "States.JsonMerge($.defaults, $.given, false)",
 		}, Next: "Schedule"},
 		"Unknown input":       Fail{Error: "EventError", Cause: "the input is no Object Created event and has no bucket and key"},
 		"Schedule":            schedule,
@@ -150,7 +153,7 @@ func (d Delivery) deliver(p partition) map[string]State {
 			},
 			ItemBatcher: ItemBatcher{
 				MaxItemsPerBatchPath: "$.schedule.batch_size", MaxInputBytesPerBatch: d.MaxInputBytesPerBatch,
-				BatchInput: Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key"},
+				BatchInput: Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key", "retry_unknown.$": "$.input.retry_unknown"},
 			},
 			ItemProcessor: p.batch(d.DeliverFunction, d.DeliverTimeoutSec,
 				never(unsendable...), later(d.attempts(), passing...), crashed()),

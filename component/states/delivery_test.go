@@ -64,8 +64,8 @@ func newMailing(t *testing.T, a *statestest.Account, c *awsclient.Clients, chang
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.machine = a.Machine(t, name, statestest.Runnable(t, document))
-	a.Function(name, m.deliver)
+	m.machine = a.Machine(t, name, document)
+	a.Function(t, name, m.deliver)
 	return m
 }
 
@@ -181,7 +181,7 @@ func (m *mailing) told() (outcomes []string) {
 }
 
 func TestDelivery(t *testing.T) {
-	a, c := newAccount(t)
+	a, c := prepared(t, statestest.Start(t))
 
 	t.Run("event", func(t *testing.T) {
 		t.Parallel()
@@ -269,7 +269,7 @@ func TestDelivery(t *testing.T) {
 		t.Parallel()
 		m := newMailing(t, a, c, nil)
 		calls := 0
-		a.Function(m.name, func(context.Context, []byte) ([]byte, error) {
+		a.Function(t, m.name, func(context.Context, []byte) ([]byte, error) {
 			calls++
 			return nil, StoppedError{errors.New("sending is paused")}
 		})

@@ -48,7 +48,7 @@ func users(t *testing.T, event []byte) []string {
 }
 
 func TestRun(t *testing.T) {
-	a, c := newAccount(t)
+	a, c := prepared(t, statestest.Start(t))
 
 	t.Run("event", func(t *testing.T) {
 		t.Parallel()

@@ -40,10 +40,9 @@ const (
 	claims       = "claims"
 )
 
-// newAccount starts an account with what both machines need.
-func newAccount(t *testing.T) (*statestest.Account, *awsclient.Clients) {
+// prepared makes what both machines need in an account.
+func prepared(t *testing.T, a *statestest.Account) (*statestest.Account, *awsclient.Clients) {
 	t.Helper()
-	a := statestest.Start(t)
 	c := mototest.Clients(t, a.URL)
 	for _, bucket := range []string{inputBucket, runsBucket, outputBucket} {
 		mototest.Bucket(t, c, bucket)
@@ -62,6 +61,9 @@ type world struct {
 	name    string
 	machine string
 
+	// handlers are the functions, by the ending of their names.
+	handlers map[string]lambda.Handler
+
 	mu    sync.Mutex
 	rows  []briefing.Row
 	calls map[string]int
@@ -79,7 +81,7 @@ type world struct {
 func newWorld(t *testing.T, a *statestest.Account, c *awsclient.Clients, change func(*states.Run)) *world {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, account: a, clients: c, name: name, calls: map[string]int{}, before: map[string]func([]byte, int) error{}}
+	w := &world{t: t, account: a, clients: c, name: name, handlers: map[string]lambda.Handler{}, calls: map[string]int{}, before: map[string]func([]byte, int) error{}}
 	r := states.Run{
 		NormaliseFunction: statestest.FunctionARN(name + "-n"), GenerateFunction: statestest.FunctionARN(name + "-g"),
 		ReconcileFunction: statestest.FunctionARN(name + "-r"), NormaliseTimeoutSec: 60, GenerateTimeoutSec: 60, ReconcileTimeoutSec: 60,
@@ -93,7 +95,7 @@ func newWorld(t *testing.T, a *statestest.Account, c *awsclient.Clients, change 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.machine = a.Machine(t, name, statestest.Runnable(t, document))
+	w.machine = a.Machine(t, name, document)
 
 	template, err := briefing.ParseTemplate("You are short.", "Note: {{.note}}")
 	if err != nil {
@@ -129,7 +131,8 @@ func newWorld(t *testing.T, a *statestest.Account, c *awsclient.Clients, change 
 // function makes a handler the function with that ending.
 func (w *world) function(ending string, handle any) {
 	handler := lambda.NewHandlerWithOptions(handle, lambda.WithSetEscapeHTML(false))
-	w.account.Function(w.name+"-"+ending, func(ctx context.Context, event []byte) ([]byte, error) {
+	w.handlers[ending] = handler
+	w.account.Function(w.t, w.name+"-"+ending, func(ctx context.Context, event []byte) ([]byte, error) {
 		w.mu.Lock()
 		n, before := w.calls[ending], w.before[ending]
 		w.calls[ending]++

@@ -53,9 +53,8 @@ func (p partition) batch(function string, timeoutSec int, retry ...Retry) ItemPr
 }
 
 // results keeps the receipts of all children of a map as JSON Lines, below a
-// prefix that is a format for the execution's name. Its template must not rely
-// on the state's input: whether that is still what it is evaluated against is
-// told differently.
+// prefix that is a format for the execution's name. It takes nothing from the
+// state's input: interpreters differ in what they evaluate its template against.
 func (p partition) results(bucket, prefix string) ResultWriter {
 	return ResultWriter{
 		Resource:     p.resource(putObject),

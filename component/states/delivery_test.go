@@ -246,7 +246,7 @@ func TestDelivery(t *testing.T) {
 		t.Parallel()
 		m := newMailing(t, a, c, nil)
 		m.fail = func(_ []string, n int) error {
-			return []error{statestest.Throttle, ThrottledError{errors.New("SES is busy")}, statestest.Throttle, nil}[min(n, 3)]
+			return []error{statestest.ErrThrottle, ThrottledError{errors.New("SES is busy")}, statestest.ErrThrottle, nil}[min(n, 3)]
 		}
 		e := m.run("1", objectCreated(outputBucket, m.rows(2), ""))
 		m.all(2)

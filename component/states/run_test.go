@@ -154,12 +154,12 @@ func TestRun(t *testing.T) {
 		w := newWorld(t, a, c, nil)
 		w.before["n"] = func(_ []byte, n int) error {
 			if n == 0 {
-				return statestest.Throttle
+				return statestest.ErrThrottle
 			}
 			return nil
 		}
 		w.before["g"] = func(_ []byte, n int) error {
-			return []error{&generate.ThrottledError{Err: errors.New("no throughput")}, statestest.Throttle, &generate.LoadingError{}, errors.New("crashed"), nil}[min(n, 4)]
+			return []error{&generate.ThrottledError{Err: errors.New("no throughput")}, statestest.ErrThrottle, &generate.LoadingError{}, errors.New("crashed"), nil}[min(n, 4)]
 		}
 		w.before["r"] = func(_ []byte, n int) error {
 			if n == 0 {

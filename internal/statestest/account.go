@@ -63,9 +63,9 @@ type Account struct {
 // package errortype gives it, as our program in Lambda does.
 type Function func(ctx context.Context, event []byte) ([]byte, error)
 
-// Throttle as the error of a Function is an invocation that Lambda refuses,
+// ErrThrottle as the error of a Function is an invocation that Lambda refuses,
 // since the function's concurrency is used up.
-var Throttle = errors.New("throttled by Lambda")
+var ErrThrottle = errors.New("throttled by Lambda")
 
 // Message is what was published to a topic.
 type Message struct{ Topic, Subject, Text string }
@@ -238,7 +238,7 @@ func (a *Account) invoke(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := f(r.Context(), event)
 	switch {
-	case errors.Is(err, Throttle):
+	case errors.Is(err, ErrThrottle):
 		w.Header().Set("X-Amzn-Errortype", "TooManyRequestsException")
 		answer(w, http.StatusTooManyRequests, "application/json", map[string]string{"Type": "User", "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded", "message": "Rate Exceeded."})
 	case err != nil:

@@ -36,7 +36,7 @@ demo: setup build ## Run 48 users through the whole pipeline with a real model
 
 tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
-	@go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
 
 lint: tools ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi

@@ -260,7 +260,11 @@ func (r Run) generate(p partition) map[string]State {
 			ItemProcessor:  p.batch(r.GenerateFunction, r.GenerateTimeoutSec, never(hopeless...), later(8, passing...), crashed()),
 			MaxConcurrency: r.MaxConcurrency, ToleratedFailurePercentage: r.ToleratedFailurePercentage,
 			ResultWriter: p.results(r.RunsBucket, RunsPrefix+"{}/map"),
-			ResultPath:   "$.map", Catch: caught("$.failure", "Settle"), Next: "Settle",
+			ResultPath:   "$.map", Catch: caught("$.failure", "Let calls end"), Next: "Settle",
+		},
+		"Let calls end": Wait{
+			Comment: "A map that failed leaves calls running. Their rows must be there before anybody says who has none",
+			Seconds: r.GenerateTimeoutSec, Next: "Settle",
 		},
 	}
 }

@@ -62,7 +62,7 @@ func TestTolerance(t *testing.T) {
 	t.Run("beyond", func(t *testing.T) {
 		t.Parallel()
 		_, e, claim := run(t, 33)
-		if e.Status != "FAILED" || e.Error != "RunFailedError" || !strings.HasPrefix(e.Cause, "States.ExceedToleratedFailureThreshold: ") ||
+		if e.Status != "FAILED" || e.Error != "RunFailedError" || !strings.HasPrefix(e.Cause, "States.ExceedToleratedFailureThreshold: ") || !e.Visited("Let calls end") ||
 			claim["state"] != "failed" || claim["error"] != "States.ExceedToleratedFailureThreshold" {
 			t.Errorf("%s with %q (%s) after %v, claim %v", e.Status, e.Error, e.Cause, e.States, claim)
 		}

@@ -88,6 +88,7 @@ func Start(t testing.TB) *Account {
 	environment := mototest.Env(a.URL)
 	// With it LocalStack leaves the endpoint of its own calls to the environment.
 	environment["DISTRIBUTED_MODE"] = "1"
+	environment["DISABLE_EVENTS"] = "1" // no report of its use to its makers
 	a.start(t, environment, filepath.Join(tools, "localstack", "bin", "python"), "-c", serverScript, a.interpreter.Port(), accountID, mototest.Region)
 	return a
 }

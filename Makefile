@@ -14,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 export SWARM_TOOLS_DIR := $(CURDIR)/$(TOOLS)
 
-.PHONY: e2e image help setup demo test lint fuzz bench-million build tools clean vuln
+.PHONY: e2e engine image help setup demo test lint fuzz bench-million build tools clean vuln
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,7 +36,10 @@ demo: setup build ## Run 48 users through the whole pipeline with a real model
 
 tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
-	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ $$(go list -C tools -f '{{.ImportPath}}' tool | grep -v '/pulumi$$')
+
+engine: ## Build the Pulumi engine that tests run, once; about ten minutes
+	@scripts/engine.sh
 
 lint: tools ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
@@ -46,7 +49,7 @@ lint: tools ## gofmt, go vet, staticcheck
 vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 	@$(TOOLS)/govulncheck ./...
 
-test: setup lint ## Everything that must pass: linters, then all tests with the race detector
+test: setup lint engine ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
 	@scripts/moto.sh
 	@scripts/states.sh

@@ -54,7 +54,9 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 	if err != nil {
 		return nil, err
 	}
-	c.estimate(d)
+	if err := c.estimate(d); err != nil {
+		return nil, err
+	}
 	c.built(s, st)
 	return c, ctx.RegisterResourceOutputs(c, c.Outputs())
 }

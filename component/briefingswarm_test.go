@@ -196,7 +196,7 @@ func TestPreview(t *testing.T) {
 			}
 			for _, known := range []string{
 				"usdPerRun", "usdPerRunLow", "usdPerRunHigh", "usdPerMonth", "usdPerMonthLow", "usdPerMonthHigh", "usdPerMonthStanding", "usdPerUser", "usdPerRunElsewhere",
-				"minutesPerRun", "minutesPerRunLow", "minutesPerRunHigh", "minutesToLastMail", "quotasNeeded", "quotasShort", "estimateConfidence", "pricesDate", "batchSize",
+				"minutesPerRun", "minutesPerRunLow", "minutesPerRunHigh", "minutesToLastMail", "quotasNeeded", "quotasShort", "estimateConfidence", "pricesDate", "planInputs", "batchSize",
 				"inputPrefix", "briefingsPrefix", "glueTable",
 			} {
 				if _, ok := outputs[known]; !ok {

@@ -1,6 +1,8 @@
 package component
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 
@@ -111,6 +113,9 @@ type BriefingSwarm struct {
 	EstimateConfidence pulumi.StringOutput `pulumi:"estimateConfidence"`
 	// PricesDate is the day of the prices.
 	PricesDate pulumi.StringOutput `pulumi:"pricesDate"`
+	// PlanInputs is what the estimate was computed from, as JSON: the inputs of
+	// package plan. Policies recompute the estimate from it and the resources.
+	PlanInputs pulumi.StringOutput `pulumi:"planInputs"`
 	// BatchSize is how many users a worker gets at a time.
 	BatchSize pulumi.IntOutput `pulumi:"batchSize"`
 }
@@ -159,7 +164,7 @@ func (c *BriefingSwarm) built(s *swarm, st *stages) {
 func known(s string) pulumi.StringOutput { return pulumi.String(s).ToStringOutput() }
 
 // estimate sets the outputs that are known before anything is created.
-func (c *BriefingSwarm) estimate(d *design) {
+func (c *BriefingSwarm) estimate(d *design) error {
 	p := d.plan
 	number := func(v float64) pulumi.Float64Output { return pulumi.Float64(v).ToFloat64Output() }
 	c.UsdPerRun, c.UsdPerRunLow, c.UsdPerRunHigh = number(cents(p.Cost.PerRunUsd.Likely)), number(cents(p.Cost.PerRunUsd.Low)), number(cents(p.Cost.PerRunUsd.High))
@@ -189,7 +194,13 @@ func (c *BriefingSwarm) estimate(d *design) {
 	c.QuotasNeeded, c.QuotasShort = needed.ToFloat64MapOutput(), short.ToStringArrayOutput()
 	c.EstimateConfidence = pulumi.String(p.Speed.Confidence).ToStringOutput()
 	c.PricesDate = pulumi.String(p.PricesDate).ToStringOutput()
+	inputs, err := json.Marshal(p.Inputs)
+	if err != nil {
+		return fmt.Errorf("write down the estimate's inputs: %w", err)
+	}
+	c.PlanInputs = pulumi.String(inputs).ToStringOutput()
 	c.BatchSize = pulumi.Int(d.BatchSize).ToIntOutput()
+	return nil
 }
 
 // elsewhere is the cheapest other way of writing the briefings, NaN where no

@@ -36,7 +36,7 @@ demo: setup build ## Run 48 users through the whole pipeline with a real model
 
 tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
-	@go build -C tools -o $(CURDIR)/$(TOOLS)/ $$(go list -C tools -f '{{.ImportPath}}' tool | grep -v '/pulumi$$')
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ $$(go list -C tools -f '{{.ImportPath}}' tool | grep -v '/pulumi$$')
 
 engine: ## Build the Pulumi engine that tests run, once; about ten minutes
 	@scripts/engine.sh
@@ -60,6 +60,7 @@ vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 test: setup lint engine ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
 	@scripts/moto.sh
+	@scripts/states.sh
 	@go test -race -timeout 30m ./...
 
 e2e: tools ## The Lambda program under its runtime emulator, on this processor and on an emulated Graviton2

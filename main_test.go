@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -19,7 +21,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/briefing-swarm/briefing-swarm/component"
+	"github.com/briefing-swarm/briefing-swarm/internal/inputdoc"
 )
+
+var update = flag.Bool("update", false, "rewrite the keys of Pulumi.yaml")
 
 const modelSum = "6c1a2b41161032677be168d354123594c0e6e67d2b9227c84f296ad037c728ff"
 
@@ -32,42 +37,92 @@ func project(t *testing.T) *workspace.Project {
 	return p
 }
 
-// TestProject: every input of the component is a key of Pulumi.yaml, described,
-// of a type that fits, and with a default, so that no stack has to set it.
+// TestProject: every input of the component is a key of Pulumi.yaml, described in
+// the component's own words, of a type that fits, and with a default, so that no
+// stack has to set it. With -update the keys are written anew; defaults stay.
 func TestProject(t *testing.T) {
+	fields, err := inputdoc.Read("component/args.go", "Args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile("Pulumi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(kept), "\nconfig:\n")
+	if !ok {
+		t.Fatal("Pulumi.yaml has no config section")
+	}
+	written := head + "\nconfig:\n" + configKeys(t, fields, project(t))
+	if *update {
+		if err := os.WriteFile("Pulumi.yaml", []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		kept = []byte(written)
+	}
+	if diff := cmp.Diff(string(kept), written); diff != "" {
+		t.Errorf("Pulumi.yaml says something else than component.Args; run this test with -update (-kept +source):\n%s", diff)
+	}
 	p := project(t)
-	types := map[string]string{"string": "string", "StringPtrInput": "string", "bool": "boolean", "int": "integer", "float64": "string", "[]string": "array",
-		"map[string]string": "object", "map[string]float64": "object"}
-	known := map[string]bool{}
-	args := reflect.TypeFor[component.Args]()
-	for i := range args.NumField() {
-		field := args.Field(i)
-		key := field.Tag.Get("pulumi")
-		known[key] = true
-		c, ok := p.Config[key]
-		if !ok {
-			t.Errorf("Pulumi.yaml has no key %s", key)
-			continue
-		}
-		kind := field.Type.Name()
-		if kind == "" {
-			kind = field.Type.String()
-		}
-		if c.Type == nil || *c.Type != types[kind] {
-			t.Errorf("%s has the type %v, want %s for a %s", key, c.Type, types[kind], kind)
-		}
-		if len(c.Description) < 20 || !strings.HasSuffix(c.Description, ".") {
-			t.Errorf("%s has the description %q", key, c.Description)
-		}
+	if len(p.Config) != len(fields) {
+		t.Errorf("Pulumi.yaml has %d keys, want %d", len(p.Config), len(fields))
+	}
+	for key, c := range p.Config {
 		if c.Default == nil {
 			t.Errorf("%s has no default, so that every stack must set it", key)
 		}
 	}
-	for key := range p.Config {
-		if !known[key] {
-			t.Errorf("Pulumi.yaml has the key %s, which is no input", key)
+}
+
+// schemaTypes are Pulumi.yaml's types, which know no decimals, and the default of
+// each that asks for the component's.
+var schemaTypes = map[string]struct{ name, zero string }{
+	"string": {"string", `""`}, "pulumi.StringPtrInput": {"string", `""`}, "float64": {"string", `"0"`}, "int": {"integer", "0"}, "bool": {"boolean", "false"},
+	"[]string": {"array", "[]"}, "map[string]string": {"object", "{}"}, "map[string]float64": {"object", "{}"},
+}
+
+// configKeys writes the config section, with the defaults that the project has.
+func configKeys(t *testing.T, fields []inputdoc.Field, p *workspace.Project) string {
+	t.Helper()
+	var b strings.Builder
+	for _, f := range fields {
+		kind, ok := schemaTypes[f.Type]
+		if !ok {
+			t.Fatalf("%s has the type %s, which Pulumi.yaml has no word for", f.Key, f.Type)
 		}
+		value := kind.zero
+		if c, ok := p.Config[f.Key]; ok && c.Default != nil {
+			text, err := json.Marshal(c.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = string(text)
+		}
+		fmt.Fprintf(&b, "  %s:\n    type: %s\n", f.Key, kind.name)
+		if kind.name == "array" {
+			b.WriteString("    items:\n      type: string\n")
+		}
+		fmt.Fprintf(&b, "    description: >-\n%s    default: %s\n", folded(f.Text), value)
 	}
+	return b.String()
+}
+
+// folded writes a text as a folded scalar of YAML.
+func folded(text string) string {
+	const indent, width = "      ", 96
+	var b strings.Builder
+	line := indent
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > width {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	return b.String() + line + "\n"
 }
 
 // swarmInputs runs the program with a configuration and returns what the

@@ -20,6 +20,7 @@ import (
 
 	"github.com/briefing-swarm/briefing-swarm/component"
 	"github.com/briefing-swarm/briefing-swarm/plan"
+	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -61,6 +62,10 @@ func TestInputs(t *testing.T) {
 			}
 			var b strings.Builder
 			for _, r := range c.resources {
+				if _, ok := r.Inputs["definition"]; ok {
+					// The document has goldens of its own, see TestMachines.
+					r.Inputs["definition"] = resource.NewStringProperty("(a document of package states)")
+				}
 				text, err := json.MarshalIndent(readable(resource.NewObjectProperty(r.Inputs)), "", "  ")
 				if err != nil {
 					t.Fatal(err)
@@ -391,5 +396,163 @@ func TestName(t *testing.T) {
 		if limit, ok := limits[r.Type]; ok && len(r.Name)+8 > limit {
 			t.Errorf("%s %s becomes longer than %d", r.Type, r.Name, limit)
 		}
+	}
+}
+
+// TestRegionNotKnown: a provider whose region comes from another resource can't
+// say it in a preview; then the arguments must.
+func TestRegionNotKnown(t *testing.T) {
+	for region, want := range map[string]string{"": "region", "eu-central-1": ""} {
+		args := minimal()
+		args.Region = region
+		_, err := programIn(t, "", true, func(ctx *pulumi.Context) error {
+			_, err := component.NewBriefingSwarm(ctx, "acme", args)
+			return err
+		})
+		var fault *component.ArgsError
+		switch errors.As(err, &fault); {
+		case want == "" && err != nil:
+			t.Errorf("region %q: %v", region, err)
+		case want != "" && (fault == nil || len(fault.Faults) != 1 || fault.Faults[0].Field != want):
+			t.Errorf("region %q: got %v, want a fault of %s", region, err, want)
+		}
+	}
+}
+
+// TestUnpricedRegion: a region without prices is refused, and taken with a price
+// file that has it.
+func TestUnpricedRegion(t *testing.T) {
+	try := func(prices string) error {
+		args := minimal()
+		args.Prices = prices
+		_, err := programIn(t, "eu-north-1", true, func(ctx *pulumi.Context) error {
+			_, err := component.NewBriefingSwarm(ctx, "acme", args)
+			return err
+		})
+		return err
+	}
+	err := try("")
+	if err == nil || !strings.Contains(err.Error(), "swarm prices refresh --region eu-north-1") {
+		t.Errorf("without prices: %v", err)
+	}
+	shipped, err := json.Marshal(plan.ShippedPrices())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := try(strings.ReplaceAll(string(shipped), "eu-west-1", "eu-north-1")); err != nil {
+		t.Errorf("with prices: %v", err)
+	}
+}
+
+// TestImageURI: a tag is refused, since a function would not notice another image
+// behind it.
+func TestImageURI(t *testing.T) {
+	args := given()
+	args.ImageUri = pulumi.String("123456789012.dkr.ecr.us-east-1.amazonaws.com/swarm:latest")
+	if _, _, err := build(t, true, args); err == nil || !strings.Contains(err.Error(), "with its digest") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecrets: the key of the unsubscribe links is a secret wherever it is.
+func TestSecrets(t *testing.T) {
+	c, _, err := build(t, false, full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, r := range c.resources {
+		for key, value := range r.Inputs {
+			text := fmt.Sprint(value)
+			if !strings.Contains(text, "a key that nobody should be able to read") {
+				continue
+			}
+			found++
+			if !value.IsSecret() && !value.IsOutput() {
+				t.Errorf("%s of %s shows the key", key, r.Name)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("the key is in %d inputs, want the component's and the secret's", found)
+	}
+	password := c.find(t, "acme-image", "docker:index/image:Image").Inputs["registry"].ObjectValue()["password"]
+	if !password.ContainsSecrets() {
+		t.Error("the token for the registry is no secret")
+	}
+}
+
+// TestTexts: a prompt is an object whose key changes with it, so that warm
+// workers do not keep the old one.
+func TestTexts(t *testing.T) {
+	environment := func(prompt string) string {
+		args := minimal()
+		args.SystemPrompt = prompt
+		c, _, err := build(t, false, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.find(t, "acme-system-prompt", "aws:s3/bucketObjectv2:BucketObjectv2").Inputs["content"].StringValue(); got != prompt {
+			t.Errorf("the object holds %q", got)
+		}
+		variables := c.find(t, "acme-generate", "aws:lambda/function:Function").Inputs["environment"].ObjectValue()["variables"].ObjectValue()
+		return variables["SWARM_SYSTEM_PROMPT"].StringValue()
+	}
+	one, two := environment("One."), environment("Two.")
+	if one == two || !strings.HasPrefix(one, "s3://acme-runs-0123456/texts/system-prompt-") {
+		t.Errorf("the prompts are at %q and %q", one, two)
+	}
+}
+
+// TestBatchSize: without one, the batch is as large as ends in time.
+func TestBatchSize(t *testing.T) {
+	for timeout, want := range map[int]float64{900: 32, 500: 0} {
+		args := minimal()
+		args.TimeoutSec = timeout
+		_, outputs, err := build(t, true, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := outputs["batchSize"].(int)
+		if !ok || want > 0 && got != int(want) || want == 0 && (got >= 32 || got < 1) {
+			t.Errorf("within %d s: a batch of %v", timeout, outputs["batchSize"])
+		}
+	}
+}
+
+// TestModelFile: of a model that no catalogue knows, the file itself says how
+// large it is and how much memory it needs.
+func TestModelFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "my-own.gguf")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiny, err := model.LookupShape("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(model.WriteRandom(t.Context(), f, tiny, model.RecipeQ80, 1), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	args := &component.Args{Model: "my-own", ModelSource: path, MemoryMib: 1769}
+	c, outputs, err := build(t, false, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := c.find(t, "acme-image", "docker:index/image:Image").Inputs["build"].ObjectValue()
+	if _, err := os.Stat(filepath.Join(image["context"].StringValue(), "model", "my-own.gguf")); err != nil {
+		t.Errorf("the model is not in the build context: %v", err)
+	}
+	if got := image["args"].ObjectValue()["MODEL_FILE"].StringValue(); got != "my-own.gguf" {
+		t.Errorf("the image's model is %s", got)
+	}
+	variables := c.find(t, "acme-generate", "aws:lambda/function:Function").Inputs["environment"].ObjectValue()["variables"].ObjectValue()
+	if got := variables["SWARM_MODEL_NAME"].StringValue(); !strings.HasPrefix(got, "my-own ") {
+		t.Errorf("rows will call the model %q", got)
+	}
+	if usd := outputs["usdPerRun"].(float64); !(usd > 0) {
+		t.Errorf("a run costs %v", usd)
 	}
 }

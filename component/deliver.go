@@ -240,8 +240,8 @@ func (s *swarm) mailer(d *deliver, in *ingest) error {
 		allow: append(readTexts,
 			allow([]string{"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, d.ledger.Arn),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
-			statement{
-				actions: []string{"ses:SendEmail"}, resources: []pulumi.StringInput{d.identityArn, d.configuration.Arn},
+			statement{ // a mail that is composed already asks for the second as well
+				actions: []string{"ses:SendEmail", "ses:SendRawEmail"}, resources: []pulumi.StringInput{d.identityArn, d.configuration.Arn},
 				condition: pulumi.Map{"StringEquals": pulumi.Map{"ses:FromAddress": pulumi.String(s.from)}},
 			},
 			// The sending rate is the account's: it has no resource.

@@ -169,8 +169,14 @@ func collect(ctx *pulumi.Context, swarm *component.BriefingSwarm, into map[strin
 // program runs a Pulumi program against the cloud.
 func program(t *testing.T, preview bool, of func(*pulumi.Context) error) (*cloud, error) {
 	t.Helper()
+	return programIn(t, "us-east-1", preview, of)
+}
+
+// programIn has a provider of that region, "" for one that is not known yet.
+func programIn(t *testing.T, region string, preview bool, of func(*pulumi.Context) error) (*cloud, error) {
+	t.Helper()
 	t.Chdir(t.TempDir()) // the build context is staged below the working directory
-	c := &cloud{region: "us-east-1", preview: preview}
+	c := &cloud{region: region, preview: preview}
 	err := pulumi.RunErr(of, pulumi.WithMocks("swarms", "test", c), func(info *pulumi.RunInfo) { info.DryRun = preview })
 	slices.SortFunc(c.resources, func(a, b registered) int { return strings.Compare(a.Name+" "+a.Type, b.Name+" "+b.Type) })
 	return c, err

@@ -16,63 +16,76 @@ type BriefingSwarm struct {
 
 	// InputBucket is where an input file starts a run, below InputPrefix.
 	InputBucket pulumi.StringOutput `pulumi:"inputBucket"`
+	// InputPrefix is the prefix in InputBucket, inputs/.
 	InputPrefix pulumi.StringOutput `pulumi:"inputPrefix"`
 	// RunsBucket holds the records, rejects, receipts and manifests of runs.
 	RunsBucket pulumi.StringOutput `pulumi:"runsBucket"`
 	// BriefingsBucket holds the Parquet files, below BriefingsPrefix.
 	BriefingsBucket pulumi.StringOutput `pulumi:"briefingsBucket"`
+	// BriefingsPrefix is the prefix in BriefingsBucket, briefings/.
 	BriefingsPrefix pulumi.StringOutput `pulumi:"briefingsPrefix"`
-	// GlueDatabase and GlueTable are what queries know the Parquet files as.
+	// GlueDatabase is the database of GlueTable.
 	GlueDatabase pulumi.StringOutput `pulumi:"glueDatabase"`
-	GlueTable    pulumi.StringOutput `pulumi:"glueTable"`
+	// GlueTable is what queries know the Parquet files as.
+	GlueTable pulumi.StringOutput `pulumi:"glueTable"`
 	// FirehoseStream takes the rows of the workers.
 	FirehoseStream pulumi.StringOutput `pulumi:"firehoseStream"`
 	// StateMachineArn is the machine that a run is an execution of.
 	StateMachineArn pulumi.StringOutput `pulumi:"stateMachineArn"`
 	// DeliveryStateMachineArn mails the Parquet files.
 	DeliveryStateMachineArn pulumi.StringPtrOutput `pulumi:"deliveryStateMachineArn"`
-	// ClaimsTable, LedgerTable and ResultsTable are the tables of the input files
-	// that were seen, of the users who were mailed, and of the queue's answers.
-	ClaimsTable  pulumi.StringOutput    `pulumi:"claimsTable"`
-	LedgerTable  pulumi.StringPtrOutput `pulumi:"ledgerTable"`
+	// ClaimsTable is the table of the input files that were seen.
+	ClaimsTable pulumi.StringOutput `pulumi:"claimsTable"`
+	// LedgerTable is the table of the users who were mailed, and of those who
+	// unsubscribed.
+	LedgerTable pulumi.StringPtrOutput `pulumi:"ledgerTable"`
+	// ResultsTable is the table of the queue's answers.
 	ResultsTable pulumi.StringPtrOutput `pulumi:"resultsTable"`
-	// NormaliseFunctionArn, GenerateFunctionArn, ReconcileFunctionArn and
-	// DeliverFunctionArn are the functions of the pipeline.
-	NormaliseFunctionArn pulumi.StringOutput    `pulumi:"normaliseFunctionArn"`
-	GenerateFunctionArn  pulumi.StringOutput    `pulumi:"generateFunctionArn"`
-	ReconcileFunctionArn pulumi.StringOutput    `pulumi:"reconcileFunctionArn"`
-	DeliverFunctionArn   pulumi.StringPtrOutput `pulumi:"deliverFunctionArn"`
+	// NormaliseFunctionArn is the function that turns a file into records.
+	NormaliseFunctionArn pulumi.StringOutput `pulumi:"normaliseFunctionArn"`
+	// GenerateFunctionArn is the function that writes the briefings.
+	GenerateFunctionArn pulumi.StringOutput `pulumi:"generateFunctionArn"`
+	// ReconcileFunctionArn is the function that finds users without a row.
+	ReconcileFunctionArn pulumi.StringOutput `pulumi:"reconcileFunctionArn"`
+	// DeliverFunctionArn is the function that mails.
+	DeliverFunctionArn pulumi.StringPtrOutput `pulumi:"deliverFunctionArn"`
 	// EndpointUrl is the streaming endpoint.
 	EndpointUrl pulumi.StringPtrOutput `pulumi:"endpointUrl"`
-	// QueueUrl takes single requests; those that could not be answered are in
-	// DeadLetterQueueUrl.
-	QueueUrl           pulumi.StringPtrOutput `pulumi:"queueUrl"`
+	// QueueUrl is the queue that takes single requests.
+	QueueUrl pulumi.StringPtrOutput `pulumi:"queueUrl"`
+	// DeadLetterQueueUrl is where requests end that could not be answered.
 	DeadLetterQueueUrl pulumi.StringPtrOutput `pulumi:"deadLetterQueueUrl"`
 	// ImageUri is the image of all functions, with its digest.
 	ImageUri pulumi.StringOutput `pulumi:"imageUri"`
 	// RepositoryUrl is where the image was pushed to, null where it was given.
 	RepositoryUrl pulumi.StringPtrOutput `pulumi:"repositoryUrl"`
-	// ModelUploadTo is where the model file is to be put, and ModelCopyTaskArn the
-	// DataSync task that copies it to the workers' file system. Null with
-	// modelStore image.
-	ModelUploadTo    pulumi.StringPtrOutput `pulumi:"modelUploadTo"`
+	// ModelUploadTo is where the model file is to be put. Null with modelStore
+	// image.
+	ModelUploadTo pulumi.StringPtrOutput `pulumi:"modelUploadTo"`
+	// ModelCopyTaskArn is the DataSync task that copies the model from there to the
+	// workers' file system. Null with modelStore image.
 	ModelCopyTaskArn pulumi.StringPtrOutput `pulumi:"modelCopyTaskArn"`
-	// ConfigurationSet is SES's, and DkimTokens are what the sender's domain must
-	// have as CNAME records before SES sends for it.
-	ConfigurationSet pulumi.StringPtrOutput   `pulumi:"configurationSet"`
-	DkimTokens       pulumi.StringArrayOutput `pulumi:"dkimTokens"`
-	// Dashboard is the CloudWatch dashboard, AlarmsTopicArn the topic that alarms
-	// and runs tell.
-	Dashboard      pulumi.StringOutput    `pulumi:"dashboard"`
+	// ConfigurationSet is the configuration set of SES.
+	ConfigurationSet pulumi.StringPtrOutput `pulumi:"configurationSet"`
+	// DkimTokens are what the sender's domain must have as CNAME records before SES
+	// sends for it.
+	DkimTokens pulumi.StringArrayOutput `pulumi:"dkimTokens"`
+	// Dashboard is the name of the CloudWatch dashboard.
+	Dashboard pulumi.StringOutput `pulumi:"dashboard"`
+	// AlarmsTopicArn is the topic that alarms and runs tell.
 	AlarmsTopicArn pulumi.StringPtrOutput `pulumi:"alarmsTopicArn"`
 
-	// UsdPerRun is the likely cost of a run; Low and High are its bounds.
-	UsdPerRun     pulumi.Float64Output `pulumi:"usdPerRun"`
-	UsdPerRunLow  pulumi.Float64Output `pulumi:"usdPerRunLow"`
+	// UsdPerRun is the likely cost of a run.
+	UsdPerRun pulumi.Float64Output `pulumi:"usdPerRun"`
+	// UsdPerRunLow is the cost of a run on a fast machine.
+	UsdPerRunLow pulumi.Float64Output `pulumi:"usdPerRunLow"`
+	// UsdPerRunHigh is the cost of a run on a slow machine.
 	UsdPerRunHigh pulumi.Float64Output `pulumi:"usdPerRunHigh"`
 	// UsdPerMonth is the likely cost of a month, with all runs.
-	UsdPerMonth     pulumi.Float64Output `pulumi:"usdPerMonth"`
-	UsdPerMonthLow  pulumi.Float64Output `pulumi:"usdPerMonthLow"`
+	UsdPerMonth pulumi.Float64Output `pulumi:"usdPerMonth"`
+	// UsdPerMonthLow is the cost of a month on a fast machine.
+	UsdPerMonthLow pulumi.Float64Output `pulumi:"usdPerMonthLow"`
+	// UsdPerMonthHigh is the cost of a month on a slow machine.
 	UsdPerMonthHigh pulumi.Float64Output `pulumi:"usdPerMonthHigh"`
 	// UsdPerMonthStanding is what a month costs without any run.
 	UsdPerMonthStanding pulumi.Float64Output `pulumi:"usdPerMonthStanding"`
@@ -82,21 +95,24 @@ type BriefingSwarm struct {
 	// costs, null where no price is known.
 	UsdPerRunElsewhere pulumi.Float64PtrOutput `pulumi:"usdPerRunElsewhere"`
 	// MinutesPerRun is the likely time from the arrival of the input to the last
-	// briefing; Low and High are its bounds.
-	MinutesPerRun     pulumi.Float64Output `pulumi:"minutesPerRun"`
-	MinutesPerRunLow  pulumi.Float64Output `pulumi:"minutesPerRunLow"`
+	// briefing.
+	MinutesPerRun pulumi.Float64Output `pulumi:"minutesPerRun"`
+	// MinutesPerRunLow is that time on a fast machine.
+	MinutesPerRunLow pulumi.Float64Output `pulumi:"minutesPerRunLow"`
+	// MinutesPerRunHigh is that time on a slow machine.
 	MinutesPerRunHigh pulumi.Float64Output `pulumi:"minutesPerRunHigh"`
 	// MinutesToLastMail is the likely time to the last mail, null without mail.
 	MinutesToLastMail pulumi.Float64PtrOutput `pulumi:"minutesToLastMail"`
 	// QuotasNeeded is what the swarm needs of each quota that can be requested, by
-	// its code, such as L-B99A9384; QuotasShort are the codes of those the account
-	// lacks.
-	QuotasNeeded pulumi.Float64MapOutput  `pulumi:"quotasNeeded"`
-	QuotasShort  pulumi.StringArrayOutput `pulumi:"quotasShort"`
-	// EstimateConfidence is "measured", "medium" or "low"; PricesDate is the day
-	// of the prices.
+	// its code, such as L-B99A9384.
+	QuotasNeeded pulumi.Float64MapOutput `pulumi:"quotasNeeded"`
+	// QuotasShort are the codes of those that the account lacks.
+	QuotasShort pulumi.StringArrayOutput `pulumi:"quotasShort"`
+	// EstimateConfidence is how well the workers' speed is known: "measured",
+	// "medium" or "low".
 	EstimateConfidence pulumi.StringOutput `pulumi:"estimateConfidence"`
-	PricesDate         pulumi.StringOutput `pulumi:"pricesDate"`
+	// PricesDate is the day of the prices.
+	PricesDate pulumi.StringOutput `pulumi:"pricesDate"`
 	// PlanInputs is what the estimate was computed from, as JSON: the inputs of
 	// package plan. Policies recompute the estimate from it and the resources.
 	PlanInputs pulumi.StringOutput `pulumi:"planInputs"`

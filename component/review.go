@@ -54,11 +54,11 @@ func (r *reviewText) wrap(first, rest, text string) {
 
 func (r *reviewText) head(name string, d *design) {
 	in := r.p.Inputs
-	r.line("Cost review of %s: %s users a run, %s runs a month, %s", name, number(in.Users), number(int64(in.RunsPerMonth)), in.Region)
-	r.wrap("  ", "  ", fmt.Sprintf("%s on %s, %s MiB (%d threads), batches of %d, %d at a time, up to %s workers",
-		in.Model, in.Architecture, number(int64(in.MemoryMib)), r.p.Speed.Threads, in.BatchSize, min(in.ParallelSequences, in.BatchSize), number(int64(in.MaxConcurrency))))
+	r.line("Cost review of %s: %s a run, %s a month, %s", name, count(in.Users, "user"), count(int64(in.RunsPerMonth), "run"), in.Region)
+	r.wrap("  ", "  ", fmt.Sprintf("%s on %s, %s MiB (%s), batches of %d, %d at a time, up to %s",
+		in.Model, in.Architecture, number(int64(in.MemoryMib)), count(int64(r.p.Speed.Threads), "thread"), in.BatchSize, min(in.ParallelSequences, in.BatchSize), count(int64(in.MaxConcurrency), "worker")))
 	if d.Items > 0 && d.Items < d.ExpectedUsers {
-		r.wrap("  ", "  ", fmt.Sprintf("items: only the first %s of %s records are used", number(int64(d.Items)), number(int64(d.ExpectedUsers))))
+		r.wrap("  ", "  ", fmt.Sprintf("items: of %s, only the first %s are used", count(int64(d.ExpectedUsers), "record"), number(int64(d.Items))))
 	}
 }
 
@@ -106,7 +106,7 @@ func (r *reviewText) cost(d *design) {
 		r.row("  "+l.Label, l.PerRunUsd, mark(l))
 	}
 	if smalls > 0 {
-		r.row(fmt.Sprintf("  %d smaller lines", smalls), small, "")
+		r.row("  "+count(int64(smalls), "smaller line"), small, "")
 	}
 	r.row("a run", b.PerRunUsd, "")
 	r.row("  of that, writing the briefings", b.WritingUsd, "")
@@ -117,7 +117,7 @@ func (r *reviewText) cost(d *design) {
 			r.row("  of that, "+l.Label, l.PerMonthUsd, mark(l))
 		}
 	}
-	r.row("a month with "+number(int64(r.p.Inputs.RunsPerMonth))+" runs", b.PerMonthUsd, "")
+	r.row("a month with "+count(int64(r.p.Inputs.RunsPerMonth), "run"), b.PerMonthUsd, "")
 	if len(b.Unpriced) > 0 {
 		r.wrap("  ", "  ", "Not in the totals, no price is known: "+strings.Join(b.Unpriced, ", ")+".")
 	}
@@ -243,6 +243,14 @@ func sentences(texts []string) string {
 
 func add(a, b plan.Range) plan.Range {
 	return plan.Range{Low: a.Low + b.Low, Likely: a.Likely + b.Likely, High: a.High + b.High}
+}
+
+// count writes a number with its unit, in the plural where it must be.
+func count(n int64, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return number(n) + " " + unit
 }
 
 func number(n int64) string { return plan.FormatNumber(float64(n)) }

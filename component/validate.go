@@ -110,6 +110,12 @@ func (d *design) checkModel(f *faults) {
 // maxTextBytes is the longest text that a worker reads from S3.
 const maxTextBytes = 1 << 20
 
+// Bounds of the stop strings, which are part of a function's environment of 4 KB.
+const (
+	stopMax      = 16
+	stopMaxBytes = 1024
+)
+
 func (d *design) checkPrompt(f *faults) {
 	for _, text := range d.texts() {
 		if len(text.content) > maxTextBytes {
@@ -127,8 +133,12 @@ func (d *design) checkPrompt(f *faults) {
 	f.within("topP", d.TopP, 0, 1, "", "1 samples from all tokens")
 	f.within("minP", d.MinP, 0, 1, "", "0 leaves no token out")
 	f.within("seed", float64(d.Seed), 0, math.MaxInt32, "", "any whole number from 0")
-	if len(d.Stop) > 16 {
-		f.add("stop", fmt.Sprintf("%d strings", len(d.Stop)), "16 strings", "give the few strings that end a briefing")
+	stopBytes := 0
+	for _, s := range d.Stop {
+		stopBytes += len(s)
+	}
+	if len(d.Stop) > stopMax || stopBytes > stopMaxBytes {
+		f.add("stop", fmt.Sprintf("%d strings of %d B", len(d.Stop), stopBytes), fmt.Sprintf("%d strings of %d B in all", stopMax, stopMaxBytes), "give the few short strings that end a briefing")
 	}
 	if slices.Contains(d.Stop, "") {
 		f.add("stop", `""`, "strings that are not empty", "an empty string would end every briefing at once: leave it out")
@@ -283,8 +293,9 @@ const (
 	queueConcurrencyMax = 1000
 )
 
-// logRetentionDays are the retentions that CloudWatch Logs takes.
-var logRetentionDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+// logRetentionDays are the retentions that CloudWatch Logs takes, but for the
+// longest, which is longer than the functions take.
+var logRetentionDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288}
 
 func (d *design) checkOptions(f *faults) {
 	if d.Endpoint {

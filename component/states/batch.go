@@ -52,11 +52,13 @@ func (p partition) batch(function string, timeoutSec int, retry ...Retry) ItemPr
 	}
 }
 
-// results keeps the receipts of all children of a map as JSON Lines.
+// results keeps the receipts of all children of a map as JSON Lines, below a
+// prefix that is a format for the execution's name. It takes nothing from the
+// state's input: interpreters differ in what they evaluate its template against.
 func (p partition) results(bucket, prefix string) ResultWriter {
 	return ResultWriter{
 		Resource:     p.resource(putObject),
-		Parameters:   Template{"Bucket": bucket, "Prefix.$": prefix},
+		Parameters:   Template{"Bucket": bucket, "Prefix.$": "States.Format('" + prefix + "', $$.Execution.Name)"},
 		WriterConfig: WriterConfig{OutputType: "JSONL", Transformation: "COMPACT"},
 	}
 }

@@ -5,8 +5,9 @@ import "fmt"
 // Delivery is the machine that mails the rows of one Parquet file: ask when and
 // how fast, wait until then, send, count, tell. An execution is started by an
 // event of S3 by way of EventBridge ("Object Created", as it is), or by hand
-// with {"bucket": …, "key": …}. To start it twice for one file is safe: the
-// ledger of the function knows who has been mailed.
+// with {"bucket": …, "key": …}, to which "retry_unknown": true can be added for
+// mails of which nobody knows whether they were sent. To start it twice for one
+// file is safe: the ledger of the function knows who has been mailed.
 //
 // Its role must be allowed lambda:InvokeFunction on the function, s3:GetObject
 // on the Parquet files, s3:PutObject, GetObject, ListMultipartUploadParts and
@@ -98,6 +99,7 @@ func (d Delivery) start(p partition) map[string]State {
 	schedule := p.call(d.DeliverFunction, d.DeliverTimeoutSec, Template{
 		"schedule": Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key"},
 	}, never(unsendable...), later(8, passing...), crashed())
+	defaults := Template{"retry_unknown": false}
 	schedule.ResultSelector = Template{
 		"wait_until.$": "$.Payload.wait_until", "workers.$": "$.Payload.workers", "batch_size.$": "$.Payload.batch_size",
 		"rate_per_sec.$": "$.Payload.rate_per_sec",
@@ -115,10 +117,11 @@ func (d Delivery) start(p partition) map[string]State {
 			Default: "Unknown input",
 		},
 		"Event": Pass{Parameters: Template{
-			"run_id.$": "$$.Execution.Name", "input": Template{"bucket.$": "$.detail.bucket.name", "key.$": "$.detail.object.key"},
-		}, Next: "Schedule"},
-		"Request": Pass{Parameters: Template{
-			"run_id.$": "$$.Execution.Name", "input": Template{"bucket.$": "$.bucket", "key.$": "$.key"},
+			"given": Template{"bucket.$": "$.detail.bucket.name", "key.$": "$.detail.object.key"}, "defaults": defaults,
+		}, Next: "Input"},
+		"Request": Pass{Parameters: Template{"given.$": "$", "defaults": defaults}, Next: "Input"},
+		"Input": Pass{Parameters: Template{
+			"run_id.$": "$$.Execution.Name", "input.$": "States.JsonMerge($.defaults, $.given, false)",
 		}, Next: "Schedule"},
 		"Unknown input":       Fail{Error: "EventError", Cause: "the input is no Object Created event and has no bucket and key"},
 		"Schedule":            schedule,
@@ -150,12 +153,12 @@ func (d Delivery) deliver(p partition) map[string]State {
 			},
 			ItemBatcher: ItemBatcher{
 				MaxItemsPerBatchPath: "$.schedule.batch_size", MaxInputBytesPerBatch: d.MaxInputBytesPerBatch,
-				BatchInput: Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key"},
+				BatchInput: Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key", "retry_unknown.$": "$.input.retry_unknown"},
 			},
 			ItemProcessor: p.batch(d.DeliverFunction, d.DeliverTimeoutSec,
 				never(unsendable...), later(d.attempts(), passing...), crashed()),
 			MaxConcurrencyPath: "$.schedule.workers", ToleratedFailurePercentage: d.ToleratedFailurePercentage,
-			ResultWriter: p.results(d.RunsBucket, "States.Format('"+DeliveriesPrefix+"{}', $.run_id)"),
+			ResultWriter: p.results(d.RunsBucket, DeliveriesPrefix+"{}"),
 			ResultPath:   "$.map", Catch: caught("$.failure", "Failed"), Next: "Summary",
 		},
 		"Summary": summary,
@@ -174,13 +177,13 @@ func (d Delivery) end(p partition) map[string]State {
 	s := map[string]State{
 		"Delivered":           outcome(stateDelivered, Template{"error": "", "cause": "", "summary.$": "$.summary", "receipts.$": "$.map.ResultWriterDetails"}, next),
 		"Delivered uncounted": outcome(stateDelivered, Template{"error": "", "cause": "", "receipts.$": "$.map.ResultWriterDetails"}, next),
-		"Failed":              outcome(stateFailed, Template{"error.$": "$.failure.Error", "cause.$": "$.failure.Cause"}, next),
+		"Failed":              failed("DeliveryFailedError", next),
 		"Outcome": Choice{
 			Choices: []Rule{{Variable: "$.outcome.state", StringEquals: new(stateDelivered), Next: "Done"}},
 			Default: "Not done",
 		},
 		"Done":     Succeed{},
-		"Not done": Fail{ErrorPath: "$.outcome.error", CausePath: "$.outcome.cause"},
+		"Not done": Fail{ErrorPath: "$.outcome.fails_as", CausePath: "$.outcome.cause"},
 	}
 	if d.TopicArn != "" {
 		notify := p.announce(d.TopicArn, "States.Format('Briefings: delivery {}', $.outcome.state)", "$.outcome")

@@ -33,6 +33,7 @@ func minimalRun() states.Run {
 func fullRun() states.Run {
 	r := minimalRun()
 	r.MaxInputBytesPerBatch, r.ToleratedFailurePercentage, r.ReconcileAttempts, r.TimeoutSec = 200_000, 2, 8, 6*3600
+	r.SettleSec = 120
 	r.TopicArn, r.Comment = "arn:aws:sns:eu-west-1:123456789012:acme-runs", "Briefings of acme, one file a run"
 	return r
 }
@@ -179,7 +180,7 @@ func TestFaults(t *testing.T) {
 		NormaliseFunction: "normalise", GenerateFunction: "arn:aws:lambda:eu-west-1:123456789012:function:acme-generate:$LATEST",
 		ReconcileFunction: "arn:aws:lambda:eu-west-1:123456789012:function:acme-reconcile", NormaliseTimeoutSec: 0, GenerateTimeoutSec: 901,
 		ReconcileTimeoutSec: -1, ClaimsTable: "a b", RunsBucket: "Runs", MaxConcurrency: 10_001, MaxItemsPerBatch: 0, MaxInputBytesPerBatch: 262_145,
-		ToleratedFailurePercentage: 101, BufferSec: 0, ReconcileAttempts: 101, TimeoutSec: -1, TopicArn: "topic", Comment: strings.Repeat("x", 201),
+		ToleratedFailurePercentage: 101, BufferSec: 0, SettleSec: -1, ReconcileAttempts: 101, TimeoutSec: -1, TopicArn: "topic", Comment: strings.Repeat("x", 201),
 	}
 	delivery := states.Delivery{
 		DeliverFunction: "", DeliverTimeoutSec: 0, RunsBucket: "", MaxInputBytesPerBatch: -1, ToleratedFailurePercentage: -1,
@@ -195,7 +196,7 @@ func TestFaults(t *testing.T) {
 		{"run", run, []string{
 			"GenerateFunction", "NormaliseFunction", "ReconcileFunction", "NormaliseTimeoutSec", "GenerateTimeoutSec", "ReconcileTimeoutSec",
 			"ClaimsTable", "RunsBucket", "MaxConcurrency", "MaxItemsPerBatch", "MaxInputBytesPerBatch", "ToleratedFailurePercentage",
-			"BufferSec", "ReconcileAttempts", "TimeoutSec", "TopicArn", "Comment",
+			"BufferSec", "SettleSec", "ReconcileAttempts", "TimeoutSec", "TopicArn", "Comment",
 		}},
 		{"delivery", delivery, []string{
 			"DeliverFunction", "DeliverTimeoutSec", "RunsBucket", "MaxInputBytesPerBatch", "ToleratedFailurePercentage", "WindowSec",

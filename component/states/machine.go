@@ -62,22 +62,18 @@ type Task struct {
 	Retry          []Retry  `json:",omitempty"`
 	Catch          []Catch  `json:",omitempty"`
 	Next           string   `json:",omitempty"`
-	End            bool     `json:",omitempty"`
 }
 
 // Pass builds a new input for the next state.
 type Pass struct {
-	Comment    string   `json:",omitempty"`
 	InputPath  Path     `json:",omitempty"`
 	Parameters Template `json:",omitempty"`
 	ResultPath Path     `json:",omitempty"`
 	Next       string   `json:",omitempty"`
-	End        bool     `json:",omitempty"`
 }
 
 // Choice goes on with the first rule that holds.
 type Choice struct {
-	Comment string `json:",omitempty"`
 	Choices []Rule
 	Default string `json:",omitempty"`
 }
@@ -105,14 +101,12 @@ type Wait struct {
 
 // Succeed ends an execution well.
 type Succeed struct {
-	Comment   string `json:",omitempty"`
-	InputPath Path   `json:",omitempty"`
+	InputPath Path `json:",omitempty"`
 }
 
 // Fail ends an execution as failed, with an error and a cause that are fixed or
 // at a path.
 type Fail struct {
-	Comment   string `json:",omitempty"`
 	Error     string `json:",omitempty"`
 	ErrorPath Path   `json:",omitempty"`
 	Cause     string `json:",omitempty"`
@@ -122,7 +116,6 @@ type Fail struct {
 // Map is a Distributed Map: it reads an object in S3 and runs ItemProcessor for
 // each batch of its items.
 type Map struct {
-	Comment string `json:",omitempty"`
 	// Label is the part of the ARNs of the map's children that names it.
 	Label         string
 	ItemReader    ItemReader
@@ -138,7 +131,6 @@ type Map struct {
 	ResultPath                 Path    `json:",omitempty"`
 	Catch                      []Catch `json:",omitempty"`
 	Next                       string  `json:",omitempty"`
-	End                        bool    `json:",omitempty"`
 }
 
 // ItemReader says where the items are.
@@ -192,7 +184,6 @@ type WriterConfig struct {
 
 // Retry tries a task again.
 type Retry struct {
-	Comment         string `json:",omitempty"`
 	ErrorEquals     []string
 	IntervalSeconds int `json:",omitempty"`
 	// MaxAttempts is written always: 0 forbids a retry.
@@ -204,7 +195,6 @@ type Retry struct {
 
 // Catch goes on elsewhere after an error.
 type Catch struct {
-	Comment     string `json:",omitempty"`
 	ErrorEquals []string
 	ResultPath  Path `json:",omitempty"`
 	Next        string

@@ -43,9 +43,12 @@ type Run struct {
 	// beyond that the map ends. 0 to 100.
 	ToleratedFailurePercentage int
 
-	// BufferSec is the buffer time of the Firehose stream, 1 to 900 s. The first
-	// look at the rows is SettleMarginSec later.
+	// BufferSec is the buffer time of the Firehose stream, 1 to 900 s.
 	BufferSec int
+	// SettleSec is waited before the first look at the rows, up to 3,600 s; 0 is
+	// BufferSec and 30 s more, since conversion and the write to S3 take their
+	// time.
+	SettleSec int
 	// ReconcileAttempts is how often the rows are looked at, with BufferSec
 	// between, before a run with missing rows is given up. 1 to 100; 0 is 5.
 	ReconcileAttempts int
@@ -69,9 +72,8 @@ const ClaimKey = "object"
 // RunsPrefix is where the objects of runs lie in the runs bucket.
 const RunsPrefix = "runs/"
 
-// SettleMarginSec is waited for on top of Firehose's buffer: conversion and the
-// write to S3 take their time.
-const SettleMarginSec = 30
+// settleMarginSec is waited for on top of Firehose's buffer.
+const settleMarginSec = 30
 
 // defaultReconcileAttempts with the largest buffer are more than an hour.
 const defaultReconcileAttempts = 5
@@ -102,6 +104,7 @@ func (r Run) Validate() error {
 	f.between("MaxInputBytesPerBatch", r.MaxInputBytesPerBatch, 0, maxInputBytes, "bytes")
 	f.between("ToleratedFailurePercentage", r.ToleratedFailurePercentage, 0, 100, "percent")
 	f.between("BufferSec", r.BufferSec, 1, firehoseBufferMaxSec, "s")
+	f.between("SettleSec", r.SettleSec, 0, 3600, "s")
 	f.between("ReconcileAttempts", r.ReconcileAttempts, 0, 100, "attempts")
 	f.between("TimeoutSec", r.TimeoutSec, 0, executionMaxSec, "s")
 	if r.TopicArn != "" {
@@ -127,6 +130,9 @@ func (r Run) Machine() (Machine, error) {
 	}
 	if r.MaxInputBytesPerBatch == 0 {
 		r.MaxInputBytesPerBatch = maxInputBytes
+	}
+	if r.SettleSec == 0 {
+		r.SettleSec = r.BufferSec + settleMarginSec
 	}
 	if r.ReconcileAttempts == 0 {
 		r.ReconcileAttempts = defaultReconcileAttempts
@@ -230,7 +236,7 @@ func (r Run) prepare(p partition) map[string]State {
 			Default: "Over the budget",
 		},
 		"Over the budget": outcome(stateRefused, Template{
-			"error": "OverBudgetError",
+			"error": "OverBudgetError", "fails_as": "OverBudgetError",
 			"cause.$": "States.Format('{} records would cost {} USD, and the ceiling of a run is {} USD: raise the ceiling, or give a limit', " +
 				"$.normalise.records, $.normalise.estimate.usd, $.normalise.estimate.ceiling_usd)",
 		}, "Mark"),
@@ -253,8 +259,12 @@ func (r Run) generate(p partition) map[string]State {
 			},
 			ItemProcessor:  p.batch(r.GenerateFunction, r.GenerateTimeoutSec, never(hopeless...), later(8, passing...), crashed()),
 			MaxConcurrency: r.MaxConcurrency, ToleratedFailurePercentage: r.ToleratedFailurePercentage,
-			ResultWriter: p.results(r.RunsBucket, "States.Format('"+RunsPrefix+"{}/map', $.run_id)"),
-			ResultPath:   "$.map", Catch: caught("$.failure", "Settle"), Next: "Settle",
+			ResultWriter: p.results(r.RunsBucket, RunsPrefix+"{}/map"),
+			ResultPath:   "$.map", Catch: caught("$.failure", "Let calls end"), Next: "Settle",
+		},
+		"Let calls end": Wait{
+			Comment: "A map that failed leaves calls running. Their rows must be there before anybody says who has none",
+			Seconds: r.GenerateTimeoutSec, Next: "Settle",
 		},
 	}
 }
@@ -269,7 +279,7 @@ func (r Run) settle(p partition) map[string]State {
 	}
 	reconcile.ResultPath, reconcile.Catch, reconcile.Next = "$.reconcile", caught("$.failure", "Failed"), "All rows there"
 	return map[string]State{
-		"Settle":    Wait{Comment: "Firehose keeps rows back for as long as its buffer says", Seconds: r.BufferSec + SettleMarginSec, Next: "Reconcile"},
+		"Settle":    Wait{Comment: "Firehose keeps rows back for as long as its buffer says", Seconds: r.SettleSec, Next: "Reconcile"},
 		"Reconcile": reconcile,
 		"All rows there": Choice{
 			Choices: []Rule{
@@ -293,19 +303,19 @@ func (r Run) end(p partition) map[string]State {
 	s := map[string]State{
 		"Complete": outcome(stateComplete, Template{"error": "", "cause": "", "counts.$": "$.reconcile.counts", "manifest.$": "$.reconcile.manifest"}, "Mark"),
 		"Incomplete": outcome(stateIncomplete, Template{
-			"error": "MissingRowsError",
+			"error": "MissingRowsError", "fails_as": "MissingRowsError",
 			"cause.$": "States.Format('{} users have no row: start this machine with the input redrive and the run_id {}', " +
 				"$.reconcile.counts.missing, $.run_id)",
 			"counts.$": "$.reconcile.counts", "manifest.$": "$.reconcile.manifest",
 		}, "Mark"),
-		"Failed":      outcome(stateFailed, Template{"error.$": "$.failure.Error", "cause.$": "$.failure.Cause"}, "Mark"),
-		"Not claimed": outcome(stateFailed, Template{"error.$": "$.failure.Error", "cause.$": "$.failure.Cause"}, next),
+		"Failed":      failed("RunFailedError", "Mark"),
+		"Not claimed": failed("RunFailedError", next),
 		"Outcome": Choice{
 			Choices: []Rule{{Variable: "$.outcome.state", StringEquals: new(stateComplete), Next: "Done"}},
 			Default: "Not done",
 		},
 		"Done":     Succeed{},
-		"Not done": Fail{ErrorPath: "$.outcome.error", CausePath: "$.outcome.cause"},
+		"Not done": Fail{ErrorPath: "$.outcome.fails_as", CausePath: "$.outcome.cause"},
 	}
 	if r.TopicArn != "" {
 		notify := p.announce(r.TopicArn, "States.Format('Briefings: run {}', $.outcome.state)", "$.outcome")
@@ -340,4 +350,13 @@ func outcome(state string, more Template, next string) Pass {
 		t[k] = v
 	}
 	return Pass{Parameters: t, ResultPath: "$.outcome", Next: next}
+}
+
+// failed is the outcome after an error under $.failure. An execution may not end
+// with the names of errors that the service itself has, so that it ends with
+// another, and the error is part of the cause.
+func failed(as, next string) Pass {
+	return outcome(stateFailed, Template{
+		"error.$": "$.failure.Error", "fails_as": as, "cause.$": "States.Format('{}: {}', $.failure.Error, $.failure.Cause)",
+	}, next)
 }

@@ -16,13 +16,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
+	"github.com/briefing-swarm/briefing-swarm/runtime/errortype"
 )
 
 //go:embed server.py
@@ -42,24 +42,30 @@ func TopicARN(name string) string {
 }
 
 // Account is an AWS account with an interpreter of state machines, functions
-// that are the test's, and moto for all the rest.
+// that are the test's, and others that keep objects and tables.
 type Account struct {
 	// URL is the endpoint of all services.
 	URL string
 
-	moto, interpreter *url.URL
-	mu                sync.Mutex
-	functions         map[string]Function
-	messages          []Message
+	// interpreter serves Step Functions, and other all the rest.
+	interpreter, other *url.URL
+	// runnable makes of a document one that the interpreter takes; nil leaves it
+	// as it is. register tells the interpreter of a function, if it must know.
+	runnable func(document string) (string, error)
+	register func(name string) error
+
+	mu        sync.Mutex
+	functions map[string]Function
+	messages  []Message
 }
 
-// Function answers an invocation. An error is passed on as Lambda passes on that
-// of a Go function: its type's name is the errorType.
+// Function answers an invocation. An error is passed on with the name that
+// package errortype gives it, as our program in Lambda does.
 type Function func(ctx context.Context, event []byte) ([]byte, error)
 
-// Throttle as the error of a Function is an invocation that Lambda refuses,
+// ErrThrottle as the error of a Function is an invocation that Lambda refuses,
 // since the function's concurrency is used up.
-var Throttle = errors.New("throttled by Lambda")
+var ErrThrottle = errors.New("throttled by Lambda")
 
 // Message is what was published to a topic.
 type Message struct{ Topic, Subject, Text string }
@@ -68,31 +74,48 @@ type Message struct{ Topic, Subject, Text string }
 // an idle machine.
 const startTimeout = 2 * time.Minute
 
-// Start starts an account, which ends with the test.
+// Start starts an account with LocalStack's interpreter, which ends with the
+// test. Machine changes documents where that lacks something.
 func Start(t testing.TB) *Account {
 	t.Helper()
-	python := filepath.Join(toolsDir(t), "python", "bin", "python")
+	tools := toolsDir(t)
 	moto, err := url.Parse(mototest.Start(t).URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := newAccount(t)
+	a.other, a.runnable = moto, runnable
+	environment := mototest.Env(a.URL)
+	// With it LocalStack leaves the endpoint of its own calls to the environment.
+	environment["DISTRIBUTED_MODE"] = "1"
+	environment["DISABLE_EVENTS"] = "1" // no report of its use to its makers
+	a.start(t, environment, filepath.Join(tools, "localstack", "bin", "python"), "-c", serverScript, a.interpreter.Port(), accountID, mototest.Region)
+	return a
+}
+
+// newAccount returns an account with an endpoint, and a port for an interpreter.
+func newAccount(t testing.TB) *Account {
+	t.Helper()
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Account{moto: moto, interpreter: &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}, functions: map[string]Function{}}
+	a := &Account{interpreter: &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port)}, functions: map[string]Function{}}
 	front := httptest.NewServer(a)
 	t.Cleanup(front.Close)
 	a.URL = front.URL
+	return a
+}
 
+// start starts the interpreter and waits until it answers.
+func (a *Account) start(t testing.TB, environment map[string]string, program string, arguments ...string) {
+	t.Helper()
 	var output bytes.Buffer
-	cmd := exec.Command(python, "-c", serverScript, fmt.Sprint(port), accountID, mototest.Region)
-	cmd.Env = os.Environ()
-	for name, value := range mototest.Env(a.URL) {
+	cmd := exec.Command(program, arguments...)
+	cmd.Env = append(os.Environ(), "AWS_DEFAULT_REGION="+mototest.Region, "PYTHONUNBUFFERED=1")
+	for name, value := range environment {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	// With it LocalStack leaves the endpoint of its own calls to the environment.
-	cmd.Env = append(cmd.Env, "DISTRIBUTED_MODE=1", "AWS_DEFAULT_REGION="+mototest.Region, "PYTHONUNBUFFERED=1")
 	cmd.Dir = t.TempDir()
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
@@ -111,7 +134,7 @@ func Start(t testing.TB) *Account {
 		response, err := http.Get(a.interpreter.String())
 		if err == nil {
 			response.Body.Close()
-			return a
+			return
 		}
 		select {
 		case err := <-exited:
@@ -137,10 +160,17 @@ func freePort() (int, error) {
 }
 
 // Function makes f a function of the account, or replaces one.
-func (a *Account) Function(name string, f Function) {
+func (a *Account) Function(t testing.TB, name string, f Function) {
+	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	known := a.functions[FunctionARN(name)] != nil
 	a.functions[FunctionARN(name)] = f
+	if a.register != nil && !known {
+		if err := a.register(name); err != nil {
+			t.Fatalf("function %s: %v", name, err)
+		}
+	}
 }
 
 // Messages returns what was published to a topic.
@@ -159,7 +189,7 @@ func (a *Account) Messages(topic string) []Message {
 // ServeHTTP implements http.Handler: the account's endpoint.
 func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch target := r.Header.Get("X-Amz-Target"); {
-	case strings.HasPrefix(r.URL.Path, "/2015-03-31/functions/"):
+	case strings.HasPrefix(r.URL.Path, functionsPath) && strings.HasSuffix(r.URL.Path, "/invocations"):
 		a.invoke(w, r)
 	case strings.HasPrefix(target, "AWSStepFunctions."):
 		forward(w, r, a.interpreter)
@@ -171,9 +201,12 @@ func (a *Account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/x-www-form-urlencoded; charset=utf-8":
 		a.query(w, r)
 	default:
-		forward(w, r, a.moto)
+		forward(w, r, a.other)
 	}
 }
+
+// functionsPath is that of Lambda's calls.
+const functionsPath = "/2015-03-31/functions/"
 
 func forward(w http.ResponseWriter, r *http.Request, to *url.URL) {
 	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to); p.Out.Host = p.In.Host }}
@@ -190,11 +223,12 @@ func answer(w http.ResponseWriter, status int, contentType string, body any) {
 
 // invoke answers Lambda's Invoke.
 func (a *Account) invoke(w http.ResponseWriter, r *http.Request) {
-	name, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), "/2015-03-31/functions/"), "/invocations"))
+	name, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), functionsPath), "/invocations"))
 	event, readErr := io.ReadAll(r.Body)
 	if err != nil || readErr != nil {
 		panic(http.ErrAbortHandler)
 	}
+	w.Header().Set("X-Amzn-Requestid", "00000000-0000-0000-0000-000000000000")
 	a.mu.Lock()
 	f := a.functions[name]
 	a.mu.Unlock()
@@ -205,27 +239,18 @@ func (a *Account) invoke(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := f(r.Context(), event)
 	switch {
-	case errors.Is(err, Throttle):
+	case errors.Is(err, ErrThrottle):
 		w.Header().Set("X-Amzn-Errortype", "TooManyRequestsException")
 		answer(w, http.StatusTooManyRequests, "application/json", map[string]string{"Type": "User", "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded", "message": "Rate Exceeded."})
 	case err != nil:
 		w.Header().Set("X-Amz-Function-Error", "Unhandled")
-		answer(w, http.StatusOK, "application/json", map[string]string{"errorMessage": err.Error(), "errorType": errorType(err)})
+		answer(w, http.StatusOK, "application/json", map[string]string{"errorMessage": err.Error(), "errorType": errortype.Of(err)})
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		if _, err := w.Write(result); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}
-}
-
-// errorType is what aws-lambda-go makes of an error.
-func errorType(err error) string {
-	t := reflect.TypeOf(err)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Name()
 }
 
 // query answers the services with the Query protocol: SNS and STS.

@@ -28,10 +28,15 @@ func (e Execution) Visited(state string) bool {
 	return strings.Contains("\n"+strings.Join(e.States, "\n")+"\n", "\n"+state+"\n")
 }
 
-// Machine makes a state machine and returns its ARN. The document may have to be
-// one that Runnable has made.
+// Machine makes a state machine and returns its ARN.
 func (a *Account) Machine(t testing.TB, name, document string) string {
 	t.Helper()
+	if a.runnable != nil {
+		var err error
+		if document, err = a.runnable(document); err != nil {
+			t.Fatalf("make machine %s runnable: %v", name, err)
+		}
+	}
 	var out struct{ StateMachineArn string }
 	if err := a.call("CreateStateMachine", map[string]any{
 		"name": name, "definition": document, "roleArn": "arn:aws:iam::" + accountID + ":role/states", "type": "STANDARD",

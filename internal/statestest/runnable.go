@@ -10,16 +10,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/parquet-go/parquet-go"
 )
 
-// inBatches is in the keys by which a Runnable machine reads its items.
+// inBatches is in the keys by which a runnable machine reads its items.
 const inBatches = ".in-batches-of-"
 
-// Runnable changes a document where the interpreter lacks something, and nowhere
-// else. In each Distributed Map
+// runnable changes a document where LocalStack's interpreter lacks something, and
+// nowhere else. In each Distributed Map
 //
 //   - the reader's JSONL or PARQUET becomes JSON, and ItemBatcher an ItemSelector
 //     that builds the same input for a child: {"BatchInput": …, "Items": […]}.
@@ -28,8 +27,7 @@ const inBatches = ".in-batches-of-"
 //   - the WriterConfig of the ResultWriter is left out;
 //   - ToleratedFailurePercentage has a decimal point, which its grammar wants and
 //     AWS's does not.
-func Runnable(t testing.TB, document string) string {
-	t.Helper()
+func runnable(document string) (string, error) {
 	var machine struct {
 		Comment        string `json:",omitempty"`
 		StartAt        string
@@ -40,7 +38,7 @@ func Runnable(t testing.TB, document string) string {
 	decoder.DisallowUnknownFields()
 	decoder.UseNumber()
 	if err := decoder.Decode(&machine); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	changed := 0
 	for name, state := range machine.States {
@@ -48,18 +46,15 @@ func Runnable(t testing.TB, document string) string {
 			continue
 		}
 		if err := runnableMap(state); err != nil {
-			t.Fatalf("state %s: %v", name, err)
+			return "", fmt.Errorf("state %s: %w", name, err)
 		}
 		changed++
 	}
 	if changed == 0 {
-		t.Fatal("the machine has no Map to make runnable")
+		return "", errors.New("the machine has no Map to make runnable")
 	}
 	text, err := json.Marshal(machine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(text), err
 }
 
 func runnableMap(state map[string]any) error {
@@ -93,7 +88,13 @@ func (a *Account) batches(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no size of a batch", http.StatusBadRequest)
 		return
 	}
-	response, err := http.Get(a.moto.JoinPath(path).String())
+	get, err := http.NewRequestWithContext(r.Context(), http.MethodGet, a.other.JoinPath(path).String(), nil)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	// The other wants to see who is calling; it does not check the signature.
+	get.Header = r.Header.Clone()
+	response, err := http.DefaultClient.Do(get)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}

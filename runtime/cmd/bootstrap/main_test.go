@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 )
 
@@ -40,7 +41,7 @@ func TestRefusesToStart(t *testing.T) {
 		"no model":        {map[string]string{"SWARM_MODEL": ""}, []string{"SWARM_MODEL is not set"}},
 		"missing model":   {nil, []string{"model file /none/model.gguf does not exist"}},
 		"no GGUF":         {map[string]string{"SWARM_MODEL": text}, []string{"text.gguf", "GGUF"}},
-		"no libraries":    {map[string]string{"SWARM_MODEL": demoModel(t), "SWARM_LLAMA_LIB": empty}, []string{"load llama.cpp from " + empty}},
+		"no libraries":    {map[string]string{"SWARM_MODEL": demomodel.Find(t).Path, "SWARM_LLAMA_LIB": empty}, []string{"load llama.cpp from " + empty}},
 		"no table":        {map[string]string{"SWARM_HANDLER": "queue"}, []string{"SWARM_RESULTS_TABLE is not set", "SWARM_DEAD_LETTER_QUEUE_URL is not set"}},
 		"no bucket":       {map[string]string{"SWARM_HANDLER": "reconcile"}, []string{"SWARM_RUNS_BUCKET is not set", "SWARM_BRIEFINGS_PREFIX is not set"}},
 		"no bucket, too":  {map[string]string{"SWARM_HANDLER": "normalise"}, []string{"SWARM_RUNS_BUCKET is not set"}},

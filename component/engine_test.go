@@ -170,3 +170,24 @@ func TestHonestAfterTransform(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", r.Exit(), r.Text)
 	}
 }
+
+// BenchmarkPreview is a preview of the full configuration, without the policy
+// pack and with it: the difference is what the pack adds.
+func BenchmarkPreview(b *testing.B) {
+	e := enginetest.New(b)
+	s := e.Inline("swarm", "full", map[string]string{"aws:region": "us-east-1"}, swarm("acme", full))
+	for _, pack := range []string{"", buildtool.Own(b, "policy/pack", "briefing-swarm-policies")} {
+		s.PolicyPack = pack
+		name := "without"
+		if pack != "" {
+			name = "with"
+		}
+		b.Run(name+"-policies", func(b *testing.B) {
+			for b.Loop() {
+				if r := s.Preview(); r.Err != nil {
+					b.Fatal(r.Err)
+				}
+			}
+		})
+	}
+}

@@ -101,9 +101,20 @@ func read(field reflect.Value, text string) (want string) {
 			return "an object of strings"
 		}
 	case *map[string]float64:
-		if json.Unmarshal([]byte(text), p) != nil {
+		// pulumi config set --path keeps decimals as texts.
+		var values map[string]json.RawMessage
+		if json.Unmarshal([]byte(text), &values) != nil {
 			return "an object of numbers"
 		}
+		numbers := map[string]float64{}
+		for key, value := range values {
+			x, err := strconv.ParseFloat(strings.Trim(string(value), `"`), 64)
+			if err != nil {
+				return "an object of numbers"
+			}
+			numbers[key] = x
+		}
+		*p = numbers
 	default:
 		panic(fmt.Sprintf("component.Args has a field of type %T, which no configuration is read into", p)) // a mistake in the program
 	}

@@ -233,7 +233,7 @@ func TestConfig(t *testing.T) {
 	}
 	inputs, err := swarmInputs(t, "acme", map[string]string{
 		"modelSha256": modelSum, "systemPrompt": "@" + prompt, "memoryMib": "5307", "temperature": "0.7", "queue": "true", "stop": `["a","b"]`,
-		"tags": `{"team":"growth"}`, "accountQuotas": `{"lambdaConcurrency":3000}`,
+		"tags": `{"team":"growth"}`, "accountQuotas": `{"lambdaConcurrency":3000,"firehoseMibPerSec":"7.5"}`,
 		"sender": "briefing@acme.example", "unsubscribeKey": "a key that nobody should be able to read",
 	}, "briefing-swarm:unsubscribeKey")
 	if err != nil {
@@ -241,7 +241,7 @@ func TestConfig(t *testing.T) {
 	}
 	for key, want := range map[resource.PropertyKey]any{
 		"tenant": "acme", "systemPrompt": "Write one sentence.", "memoryMib": 5307.0, "temperature": 0.7, "queue": true, "stop": []any{"a", "b"},
-		"tags": map[string]any{"team": "growth"}, "accountQuotas": map[string]any{"lambdaConcurrency": 3000.0},
+		"tags": map[string]any{"team": "growth"}, "accountQuotas": map[string]any{"lambdaConcurrency": 3000.0, "firehoseMibPerSec": 7.5},
 	} {
 		if diff := cmp.Diff(want, inputs[key].Mappable()); diff != "" {
 			t.Errorf("%s: %s", key, diff)

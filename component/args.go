@@ -106,7 +106,8 @@ type Args struct {
 	// RunsPerMonth is how often a file comes. Default 30.
 	RunsPerMonth int `pulumi:"runsPerMonth"`
 	// PrefixTokens is the length of the prompt's part that all users share, for
-	// the estimate. Default 180.
+	// the estimate. Default: 180 for the prompt that ships, else a token for each 4
+	// bytes of SystemPrompt and 30 for the chat template.
 	PrefixTokens int `pulumi:"prefixTokens"`
 	// UserTokens is the mean length of a user's own part of the prompt, for the
 	// estimate. Default 120.
@@ -217,8 +218,8 @@ type Args struct {
 	// ForceDestroy lets a destroy delete buckets and repositories with what is in
 	// them. Default false.
 	ForceDestroy bool `pulumi:"forceDestroy"`
-	// AlarmsEmail gets a mail when an alarm fires, after confirming it once.
-	// Default: alarms show in CloudWatch alone.
+	// AlarmsEmail gets a mail when an alarm fires and when a run or a delivery
+	// ends, after confirming it once. Default: alarms show in CloudWatch alone.
 	AlarmsEmail string `pulumi:"alarmsEmail"`
 }
 
@@ -254,6 +255,10 @@ const (
 	defaultQueueConcurrency = 20
 	defaultRequests         = 10_000 // a month, to the endpoint and to the queue
 	defaultTimeZone         = "UTC"
+	// Of a prompt whose tokens nobody has counted: the plan's own bytes a token, and
+	// what a chat template puts around it.
+	tokenBytes = 4
+	chatTokens = 30
 )
 
 // withDefaults fills in what is not set. Model is left to findModel.
@@ -277,6 +282,9 @@ func (a Args) withDefaults(name string) Args {
 	set(&a.BufferSec, d.BufferSec)
 	set(&a.ExpectedUsers, int(d.Users))
 	set(&a.RunsPerMonth, d.RunsPerMonth)
+	if a.SystemPrompt != "" {
+		set(&a.PrefixTokens, chatTokens+(len(a.SystemPrompt)+tokenBytes-1)/tokenBytes)
+	}
 	set(&a.PrefixTokens, d.PrefixTokens)
 	set(&a.UserTokens, d.UserTokens)
 	set(&a.OutputTokens, min(d.OutputTokens, max(1, a.MaxTokens)))

@@ -351,6 +351,7 @@ func TestFaults(t *testing.T) {
 		"without":   {ModelSha256: modelSum, DeliverAt: "08:00", UnsubscribeMailto: "x@acme.example", ProvisionedConcurrency: 1, QueueConcurrency: 5},
 		"ceilings":  {ModelSha256: modelSum, CostCeilingUsdPerRun: 100, CostCeilingUsdPerMonth: 1000},
 		"firehose":  {ModelSha256: modelSum, MaxConcurrency: 10_000, Model: "llama-3.2-1b", AccountQuotas: map[string]float64{"firehoseMibPerSec": 1}},
+		"templates": {ModelSha256: modelSum, SystemPrompt: "Hello {{.name}}", UserTemplate: "{{.name"},
 		"checksum":  {},
 		"elsewhere": {Model: "my-own", ModelSource: "https://acme.example/my-own.gguf", ModelSha256: "abc"},
 		"file":      {ModelSource: "missing.gguf"},

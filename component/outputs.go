@@ -215,7 +215,13 @@ func (d *design) elsewhere() float64 {
 	return least
 }
 
-func cents(usd float64) float64 { return round(usd, 100) }
+// cents keeps cents, and three digits of what is less than a dollar.
+func cents(usd float64) float64 {
+	if usd <= 0 || usd >= 1 {
+		return round(usd, 100)
+	}
+	return round(usd, math.Pow(10, 2-math.Floor(math.Log10(usd))))
+}
 
 // round keeps 1/steps: outputs must not differ in their last digits from one
 // processor to another.

@@ -68,10 +68,18 @@ func (r *reviewText) row(label string, amount plan.Range, mark string) {
 		label = string([]rune(label)[:39]) + "…"
 	}
 	if amount.Point() {
-		r.line("%-40s%11s%11s%11s %s", label, "", plan.FormatUsd(amount.Likely), "", mark)
+		r.line("%-40s%11s%11s%11s %s", label, "", usd(amount.Likely), "", mark)
 		return
 	}
-	r.line("%-40s%11s%11s%11s %s", label, plan.FormatUsdRough(amount.Low), plan.FormatUsdRough(amount.Likely), plan.FormatUsdRough(amount.High), mark)
+	r.line("%-40s%11s%11s%11s %s", label, usd(amount.Low), usd(amount.Likely), usd(amount.High), mark)
+}
+
+// usd writes an amount; below a hundredth of a cent nobody wants more digits.
+func usd(v float64) string {
+	if v > 0 && v < 0.0001 {
+		return "<$0.0001"
+	}
+	return plan.FormatUsdRough(v)
 }
 
 // mark says what is not certain about a line.
@@ -118,9 +126,6 @@ func (r *reviewText) cost(d *design) {
 		}
 	}
 	r.row("a month with "+count(int64(r.p.Inputs.RunsPerMonth), "run"), b.PerMonthUsd, "")
-	if len(b.Unpriced) > 0 {
-		r.wrap("  ", "  ", "Not in the totals, no price is known: "+strings.Join(b.Unpriced, ", ")+".")
-	}
 	if c := d.CostCeilingUsdPerRun; c > 0 {
 		r.line("Ceiling: %s a run; what would cost more is refused at its start.", plan.FormatUsd(c))
 	}

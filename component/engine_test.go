@@ -1,6 +1,7 @@
 package component_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -66,6 +67,13 @@ func TestLifecycle(t *testing.T) {
 			}
 			if diff := cmp.Diff(preview.Steps, up.Steps); diff != "" {
 				t.Errorf("the update is not what the preview showed (-preview +update):\n%s", diff)
+			}
+			var state bytes.Buffer
+			if err := s.Export(&state); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(state.String(), "a key that nobody should be able to read") {
+				t.Error("the state has the unsubscribe key in plain text")
 			}
 			if again := s.Up(); again.Err != nil || len(again.Steps) != 0 {
 				t.Errorf("a second update did %v, error %v; want nothing", again.Steps, again.Err)

@@ -204,7 +204,7 @@ func preheader(blocks []Block) string {
 
 // messageID is the part of a Message-ID before the @.
 func messageID(runID, userID string) string {
-	key := KeyOf(runID, userID)
+	key := Key{runID, userID}.hash()
 	// Hashed once more, so that a mail's header does not give away the key of
 	// its entry in the ledger.
 	sum := sha256.Sum256(append([]byte("message-id\x00"), key[:]...))

@@ -25,7 +25,10 @@ const shardFrom = 10_000
 
 // deliver mails every good row that was not mailed before.
 func (r *run) deliver(ctx context.Context) (err error) {
-	opt := deliver.Options{Composer: r.Mail.Composer, Sender: r.Mail.Sender, RatePerSec: r.Mail.RatePerSec}
+	opt := deliver.Options{Composer: r.Mail.Composer, Sender: r.Mail.Sender}
+	if r.Mail.RatePerSec > 0 {
+		opt.Pace = deliver.NewPace(r.Mail.RatePerSec)
+	}
 	if r.Mail.Folder != "" {
 		// Files are written anew without harm. A ledger would leave out those
 		// that a killed process had claimed.

@@ -327,9 +327,13 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 	}
 	settings := deliver.Settings{From: f.from, Brand: f.brand}
 	if f.unsubscribeURL != "" {
-		links, err := deliver.NewUnsubscribeLinks(f.unsubscribeURL, []byte(os.Getenv(unsubscribeKeyEnv)))
+		keys, err := deliver.ParseUnsubscribeKeys(os.Getenv(unsubscribeKeyEnv))
 		if err != nil {
-			return nil, fmt.Errorf("%w (--unsubscribe-url, and the key in $%s)", err, unsubscribeKeyEnv)
+			return nil, fmt.Errorf("--unsubscribe-url: %w (in $%s)", err, unsubscribeKeyEnv)
+		}
+		links, err := deliver.NewUnsubscribeLinks(f.unsubscribeURL, keys)
+		if err != nil {
+			return nil, fmt.Errorf("--unsubscribe-url: %w", err)
 		}
 		settings.UnsubscribeURL = links.URL
 	}

@@ -33,6 +33,9 @@ type Settings struct {
 	// (RFC 8058), such as UnsubscribeLinks.URL. nil, or "" for a user: no link
 	// and no List-Unsubscribe.
 	UnsubscribeURL func(briefing.Row) string
+	// UnsubscribeMail gives the mailto: link that does the same by a mail, such
+	// as UnsubscribeMails.URL, for programs that can't post. nil for none.
+	UnsubscribeMail func(briefing.Row) string
 	// Locale is for rows without a locale of their own, a BCP 47 tag; "" for en.
 	Locale string
 	// Location is where the day in a mail is told; nil for UTC.
@@ -103,14 +106,9 @@ func (c *Composer) Compose(row briefing.Row) (Message, error) {
 	// The display name of the row, not one that the address may bring along.
 	to.Name = displayName(row.Name)
 
-	var unsubscribe string
-	if c.settings.UnsubscribeURL != nil {
-		unsubscribe = c.settings.UnsubscribeURL(row)
-	}
-	if unsubscribe != "" {
-		if err := checkUnsubscribeURL(unsubscribe); err != nil {
-			return Message{}, &SendError{Kind: Permanent, Code: CodeUnsubscribeURL, Err: fmt.Errorf("unsubscribe URL %w", err)}
-		}
+	header, unsubscribe, err := c.settings.unsubscribe(row)
+	if err != nil {
+		return Message{}, &SendError{Kind: Permanent, Code: CodeUnsubscribeURL, Err: fmt.Errorf("unsubscribe link %w", err)}
 	}
 
 	view := c.settings.view(row, to.Name, unsubscribe)
@@ -136,12 +134,41 @@ func (c *Composer) Compose(row briefing.Row) (Message, error) {
 			{"X-Auto-Response-Suppress", "OOF, AutoReply"},
 		},
 	}
-	if unsubscribe != "" {
-		message.Headers = append(message.Headers,
-			HeaderField{"List-Unsubscribe", "<" + unsubscribe + ">"},
-			HeaderField{"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"})
-	}
+	message.Headers = append(message.Headers, header...)
 	return message, nil
+}
+
+// unsubscribe returns the header fields by which mail programs end a user's
+// mails, and the link that the mail itself shows.
+func (s Settings) unsubscribe(row briefing.Row) (header []HeaderField, shown string, err error) {
+	var links []string
+	add := func(link func(briefing.Row) string, check func(string) error) {
+		if link == nil || err != nil {
+			return
+		}
+		if text := link(row); text != "" {
+			err = check(text)
+			links = append(links, text)
+		}
+	}
+	add(s.UnsubscribeURL, checkUnsubscribeURL)
+	add(s.UnsubscribeMail, checkUnsubscribeText)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(links) == 0 {
+		return nil, "", nil
+	}
+	// The second link is a fallback that a very long id can do without.
+	list := "<" + strings.Join(links, ">, <") + ">"
+	if len(list) > maxHeaderValue {
+		list = "<" + links[0] + ">"
+	}
+	header = []HeaderField{{"List-Unsubscribe", list}}
+	if !strings.HasPrefix(links[0], "mailto:") {
+		header = append(header, HeaderField{"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"})
+	}
+	return header, links[0], nil
 }
 
 // view gathers what the templates see of a row.

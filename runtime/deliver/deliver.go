@@ -467,8 +467,7 @@ func (d *delivery) settle() Stats {
 					break // the row is at fault, whatever the server does
 				}
 				if failedInRow++; failedInRow == d.MaxFailedInRow {
-					d.stop(fmt.Errorf("deliver: the last %d mails all failed, the last one with %s: "+
-						"check the mail server, then run the same again", failedInRow, e.Code))
+					d.stop(fmt.Errorf("deliver: %w", &AllFailedError{failedInRow, e.Code}))
 				}
 			}
 			if d.OnOutcome != nil {
@@ -477,6 +476,16 @@ func (d *delivery) settle() Stats {
 		}
 	}
 	return stats
+}
+
+// AllFailedError stops a run in which nothing gets through.
+type AllFailedError struct {
+	Mails int    // how many failed in a row
+	Code  string // of the last one
+}
+
+func (e *AllFailedError) Error() string {
+	return fmt.Sprintf("the last %d mails all failed, the last one with %s: check the mail server, then run the same again", e.Mails, e.Code)
 }
 
 func errorCode(err error) string {

@@ -95,13 +95,9 @@ func NewComposer(settings Settings) (*Composer, error) {
 // Compose writes the mail for a row with a briefing and an address. A *SendError
 // of kind Permanent says why this user cannot be mailed.
 func (c *Composer) Compose(row briefing.Row) (Message, error) {
-	to, err := parseAddress(row.Email)
+	to, err := checkRow(row)
 	if err != nil {
-		return Message{}, &SendError{Kind: Permanent, Code: CodeAddress, Err: err}
-	}
-	if len(row.Briefing) > maxBriefingBytes {
-		return Message{}, &SendError{Kind: Permanent, Code: CodeTooLong,
-			Err: fmt.Errorf("briefing has %d bytes, the limit is %d", len(row.Briefing), maxBriefingBytes)}
+		return Message{}, err
 	}
 	// The display name of the row, not one that the address may bring along.
 	to.Name = displayName(row.Name)
@@ -136,6 +132,19 @@ func (c *Composer) Compose(row briefing.Row) (Message, error) {
 	}
 	message.Headers = append(message.Headers, header...)
 	return message, nil
+}
+
+// checkRow refuses a row that no mail can be made of, and returns its address.
+func checkRow(row briefing.Row) (mail.Address, error) {
+	to, err := parseAddress(row.Email)
+	if err != nil {
+		return to, &SendError{Kind: Permanent, Code: CodeAddress, Err: err}
+	}
+	if len(row.Briefing) > maxBriefingBytes {
+		return to, &SendError{Kind: Permanent, Code: CodeTooLong,
+			Err: fmt.Errorf("briefing has %d bytes, the limit is %d", len(row.Briefing), maxBriefingBytes)}
+	}
+	return to, nil
 }
 
 // unsubscribe returns the header fields by which mail programs end a user's

@@ -251,7 +251,13 @@ func (d *delivery) admit(rows iter.Seq2[briefing.Row, error], jobs chan<- job) {
 		case row.RunID == "" || row.UserID == "":
 			d.ended <- ending{Outcome: j.outcome(Failed, CodeRow)}
 		default:
-			group = append(group, j)
+			// Before the claim: a process that dies in between must not leave
+			// a user as unknown who can't be mailed at all.
+			if _, err := checkRow(row); err != nil {
+				d.ended <- ending{Outcome: j.outcome(Failed, errorCode(err))}
+			} else {
+				group = append(group, j)
+			}
 		}
 		if d.ctx.Err() != nil {
 			return

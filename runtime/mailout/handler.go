@@ -214,11 +214,12 @@ func (h *Handler) sender(o *deliver.Options, ratePerSec float64) {
 		linger := time.Duration(float64(size)/ratePerSec*float64(time.Second)) + 100*time.Millisecond
 		o.Sender, o.Workers = deliver.NewSESBulk(h.ses, h.settings.ConfigurationSet, size, min(linger, 2*time.Second)), size
 	} else {
-		// SES answers within half a second.
-		o.Sender, o.Workers = deliver.NewSES(h.ses, h.settings.ConfigurationSet), max(4, min(64, int(ratePerSec/2)))
+		// SES answers within a third of a second.
+		o.Sender, o.Workers = deliver.NewSES(h.ses, h.settings.ConfigurationSet), max(2, min(64, int(math.Ceil(ratePerSec*0.3))))
 	}
-	// A mail that is claimed and not sent when the process dies is unknown.
-	o.ClaimBatch = min(o.Workers, 16)
+	// Mails that are claimed and not sent when the process dies are unknown, so
+	// few are claimed ahead; a claim takes some 10 ms, and these go side by side.
+	o.ClaimBatch = max(1, min(8, int(ratePerSec/50)))
 }
 
 // batch is the state of one call.

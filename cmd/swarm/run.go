@@ -194,6 +194,12 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	opt.OnProgress = show
 	m, err := local.Run(ctx, opt)
 	done()
+	if mail := opt.Mail; mail != nil {
+		if sender, ok := mail.Sender.(io.Closer); ok {
+			// The server is told goodbye; the mails are out already.
+			_ = sender.Close()
+		}
+	}
 	var conflict *local.ConflictError
 	var option *engine.OptionError
 	switch {
@@ -456,7 +462,7 @@ func (f *runFlags) summarise(w io.Writer, m *local.Manifest) {
 		for _, part := range []struct {
 			n    int64
 			what string
-		}{{mail.NoAddress, "without an address"}, {mail.Failed, "failed"}, {mail.Unknown, "of unknown fate, not sent again"}} {
+		}{{mail.Already, "sent before"}, {mail.NoAddress, "without an address"}, {mail.Failed, "failed"}, {mail.Unknown, "of unknown fate, not sent again"}} {
 			if part.n > 0 {
 				fmt.Fprintf(w, ", %d %s", part.n, part.what)
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sesv2"
@@ -61,4 +63,21 @@ func (a SESAccount) Err() error {
 // WorkerRate returns the mails per second for each of so many workers.
 func (a SESAccount) WorkerRate(workers int) float64 {
 	return a.RatePerSec * AccountShare / float64(max(1, workers))
+}
+
+// UseSES sets how mails go through SES at a rate: Sender, Workers and ClaimBatch.
+// Mails that are claimed and not sent when the process dies are unknown, so few
+// are claimed ahead.
+func (o *Options) UseSES(client *sesv2.Client, configurationSet string, bulk bool, ratePerSec float64) {
+	if bulk {
+		// A call a second, with the mails that the pace has let go by then.
+		size := max(1, min(MaxBulk, int(ratePerSec)))
+		linger := time.Duration(float64(size)/ratePerSec*float64(time.Second)) + 100*time.Millisecond
+		o.Sender, o.Workers = NewSESBulk(client, configurationSet, size, min(linger, 2*time.Second)), size
+	} else {
+		// SES answers within a third of a second.
+		o.Sender, o.Workers = NewSES(client, configurationSet), max(2, min(64, int(math.Ceil(ratePerSec*0.3))))
+	}
+	// A claim in DynamoDB takes some 10 ms, and these go side by side.
+	o.ClaimBatch = max(1, min(8, int(ratePerSec/50)))
 }

@@ -155,7 +155,7 @@ func (h *Handler) batch(ctx context.Context, event Event) (Receipt, error) {
 		Composer: h.composer, Ledger: deliver.NewDynamoLedger(h.dynamo, h.settings.LedgerTable, h.settings.KeepFor), Retake: event.Input.RetryUnknown,
 		Suppressed: deliver.NewDynamoOptOuts(h.dynamo, h.settings.LedgerTable), Pace: pace, MaxAttempts: 6, RetryDelay: h.retry,
 	}
-	h.sender(&options, rate)
+	options.UseSES(h.ses, h.settings.ConfigurationSet, h.settings.Bulk, rate)
 	options.OnOutcome = func(o deliver.Outcome) {
 		if o.Result != deliver.Unsent {
 			b.ended[places[o.Row]] = true
@@ -204,22 +204,6 @@ func (h *Handler) settle(ctx context.Context, receipt Receipt, stats deliver.Sta
 		return Receipt{}, &ThrottledError{fmt.Errorf("SES was too busy for all %d mails", busy)}
 	}
 	return receipt, nil
-}
-
-// sender sets how mails are sent at a rate.
-func (h *Handler) sender(o *deliver.Options, ratePerSec float64) {
-	if h.settings.Bulk {
-		// A call a second, with the mails that the pace has let go by then.
-		size := max(1, min(deliver.MaxBulk, int(ratePerSec)))
-		linger := time.Duration(float64(size)/ratePerSec*float64(time.Second)) + 100*time.Millisecond
-		o.Sender, o.Workers = deliver.NewSESBulk(h.ses, h.settings.ConfigurationSet, size, min(linger, 2*time.Second)), size
-	} else {
-		// SES answers within a third of a second.
-		o.Sender, o.Workers = deliver.NewSES(h.ses, h.settings.ConfigurationSet), max(2, min(64, int(math.Ceil(ratePerSec*0.3))))
-	}
-	// Mails that are claimed and not sent when the process dies are unknown, so
-	// few are claimed ahead; a claim takes some 10 ms, and these go side by side.
-	o.ClaimBatch = max(1, min(8, int(ratePerSec/50)))
 }
 
 // batch is the state of one call.

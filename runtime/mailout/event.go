@@ -42,11 +42,14 @@ const maxItems = 10_000
 
 // EventError says what is wrong with an event. Trying again can't help.
 type EventError struct {
-	Detail string
+	Detail, Want string
 }
 
-func (e *EventError) Error() string {
-	return "event: " + e.Detail + `: want {"schedule":{"bucket":"...","key":"..."}} or {"BatchInput":{"bucket":"...","key":"..."},"Items":[{"run_id":"...","user_id":"..."}, ...]}`
+func (e *EventError) Error() string { return "event: " + e.Detail + ": want " + e.Want }
+
+// badEvent is the error of an event that the deliver handler can't use.
+func badEvent(detail string) error {
+	return &EventError{detail, `{"schedule":{"bucket":"...","key":"..."}} or {"BatchInput":{"bucket":"...","key":"..."},"Items":[{"run_id":"...","user_id":"..."}, ...]}`}
 }
 
 // UnmarshalJSON reads both shapes of an event.
@@ -59,21 +62,21 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 		Remaining  *[]Range           `json:"remaining"`
 	}
 	if err := json.Unmarshal(text, &shape); err != nil {
-		return &EventError{"it can't be read"}
+		return badEvent("it can't be read")
 	}
 	switch {
 	case shape.Schedule != nil && shape.Items != nil:
-		return &EventError{"it has both schedule and Items"}
+		return badEvent("it has both schedule and Items")
 	case shape.Schedule != nil:
 		if shape.Schedule.Bucket == "" || shape.Schedule.Key == "" {
-			return &EventError{"schedule lacks bucket or key"}
+			return badEvent("schedule lacks bucket or key")
 		}
 		e.Schedule = shape.Schedule
 		return nil
 	case shape.Items == nil:
-		return &EventError{"schedule and Items are missing"}
+		return badEvent("schedule and Items are missing")
 	case len(*shape.Items) > maxItems:
-		return &EventError{fmt.Sprintf("it has %d items, at most %d", len(*shape.Items), maxItems)}
+		return badEvent(fmt.Sprintf("it has %d items, at most %d", len(*shape.Items), maxItems))
 	}
 	e.Items = *shape.Items
 	if shape.BatchInput != nil {
@@ -95,7 +98,7 @@ func placesIn(ranges []Range, items int) ([]int, error) {
 	want := make([]bool, items)
 	for _, r := range ranges {
 		if r[0] < 0 || r[0] > r[1] || r[1] >= items {
-			return nil, &EventError{fmt.Sprintf("remaining has the range %d to %d in a batch of %d items", r[0], r[1], items)}
+			return nil, badEvent(fmt.Sprintf("remaining has the range %d to %d in a batch of %d items", r[0], r[1], items))
 		}
 		for i := r[0]; i <= r[1]; i++ {
 			want[i] = true

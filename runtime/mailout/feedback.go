@@ -48,6 +48,8 @@ type recipient struct {
 	Address string `json:"emailAddress"`
 }
 
+const feedbackWant = "an event of aws.ses with an eventType, and the bounce or complaint where it is one"
+
 // suppressedAlready are subtypes by which SES reports that it did not deliver
 // because of a suppression list, its own or the account's.
 var suppressedAlready = []string{"OnAccountSuppressionList", "Suppressed", "OnTenantSuppressionList"}
@@ -93,7 +95,7 @@ func judge(e sesEvent) (verdict, error) {
 	default:
 		return verdict{}, nil // one that the rule could have left out
 	}
-	return verdict{}, &EventError{Detail: "it is none of SES's events"}
+	return verdict{}, &EventError{"it can't be read", feedbackWant}
 }
 
 // Handle takes one event. Where it fails the event can come again: all it does
@@ -101,7 +103,7 @@ func judge(e sesEvent) (verdict, error) {
 func (f *Feedback) Handle(ctx context.Context, event events.EventBridgeEvent) error {
 	var e sesEvent
 	if err := json.Unmarshal(event.Detail, &e); err != nil {
-		return &EventError{Detail: "its detail can't be read"}
+		return &EventError{"its detail can't be read", feedbackWant}
 	}
 	v, err := judge(e)
 	if err != nil {

@@ -24,15 +24,6 @@ func openLedger(t testing.TB, path string) *FileLedger {
 	return ledger
 }
 
-func claim(t testing.TB, ledger Ledger, keys ...Key) []Claim {
-	t.Helper()
-	claims, err := ledger.Claim(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return claims
-}
-
 // TestKeyHash keeps apart what only looks the same when written side by side.
 func TestKeyHash(t *testing.T) {
 	t.Parallel()

@@ -82,11 +82,11 @@ type Plan struct {
 	BatchSize  int     `json:"batch_size"`
 }
 
-// Bounds of a batch: small enough for the 256 KiB of an event in most cases,
-// which the map's own limit in bytes makes sure of.
+// Bounds of a batch. A hundred rows are what 256 KiB of an event hold in most
+// cases; the map's own limit in bytes makes sure of it.
 const (
 	batchTime    = time.Minute
-	maxBatchSize = 500
+	maxBatchSize = 100
 )
 
 // schedule plans the delivery of a file.

@@ -159,7 +159,7 @@ func sesFailure(name, message string, status int) *SendError {
 	case name == "NotFoundException":
 		return &SendError{Kind: Fatal, Code: CodeSESSetup, Err: errors.New("SES does not know the configuration set: check its name and region")}
 	case status == http.StatusForbidden || status == http.StatusUnauthorized:
-		return &SendError{Kind: Fatal, Code: CodeSESSetup, Err: fmt.Errorf("SES refuses the credentials or lacks a permission (%s): allow ses:SendEmail for the sender's identity", name)}
+		return &SendError{Kind: Fatal, Code: CodeSESSetup, Err: fmt.Errorf("SES refuses the credentials or lacks a permission (%s): allow ses:SendEmail and ses:SendRawEmail, for ses-bulk ses:SendBulkEmail and ses:SendBulkTemplatedEmail, on identity/*", name)}
 	case name == "MessageRejected":
 		return &SendError{Kind: Permanent, Code: CodeSESRejected}
 	case name == "ConflictException" || name == "ConcurrentModificationException":

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -273,6 +276,78 @@ func TestDeliverUnknown(t *testing.T) {
 		if err := json.Unmarshal(lines[0], &first); err != nil || len(lines) != step.list || first.RunID != "run-unknown" || first.UserID != "user-0002" || first.Code == "" {
 			t.Errorf("%s: list %q, %v", step.name, lines, err)
 		}
+	}
+}
+
+// tap passes connections on to a server and keeps what clients say.
+type tap struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (p *tap) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+// count returns how often clients said a line.
+func (p *tap) count(line string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Count(p.said.String(), line+"\r\n")
+}
+
+// startTap returns a tap and its address.
+func startTap(t *testing.T, to string) (p *tap, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	p = &tap{}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				io.Copy(client, server)
+				client.Close()
+			}()
+			go func() {
+				io.Copy(io.MultiWriter(server, p), client)
+				server.Close()
+			}()
+		}
+	}()
+	return p, listener.Addr().String()
+}
+
+// TestGoodbye: the connections to a mail server end with a QUIT each, after a
+// run as after a delivery.
+func TestGoodbye(t *testing.T) {
+	t.Parallel()
+	server := mailpittest.Start(t)
+	dir := briefings(t, "run-bye", 20)
+	p, address := startTap(t, server.SMTPAddr)
+	if code, _, stderr := swarm(t, "deliver", dir, "--to", "smtp://"+address, "--from", newsletter); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	if opened, ended := p.count("DATA"), p.count("QUIT"); opened != 18 || ended == 0 || ended > 4 {
+		t.Errorf("a delivery of %d mails said goodbye %d times", opened, ended)
+	}
+	p, address = startTap(t, server.SMTPAddr)
+	mustRun(t, "--input", example("users.csv"), "--out", filepath.Join(t.TempDir(), "out"), "--items", "5", "--mail", "smtp://"+address)
+	if p.count("DATA") == 0 || p.count("QUIT") == 0 {
+		t.Errorf("a run of %d mails said goodbye %d times", p.count("DATA"), p.count("QUIT"))
 	}
 }
 

@@ -148,12 +148,16 @@ func (h *Handler) batch(ctx context.Context, event Event) (Receipt, error) {
 	}
 	b := &batch{ended: map[int]bool{}, failed: map[string]int{}}
 	rows, places := b.read(event)
+	optOuts, err := h.optOuts(ctx, rows)
+	if err != nil {
+		return Receipt{}, &ThrottledError{err}
+	}
 
 	inner, cancel := withReserve(ctx)
 	defer cancel()
 	options := deliver.Options{
 		Composer: h.composer, Ledger: deliver.NewDynamoLedger(h.dynamo, h.settings.LedgerTable, h.settings.KeepFor), Retake: event.Input.RetryUnknown,
-		Suppressed: deliver.NewDynamoOptOuts(h.dynamo, h.settings.LedgerTable), Pace: pace, MaxAttempts: 6, RetryDelay: h.retry,
+		Suppressed: optOuts, Pace: pace, MaxAttempts: 6, RetryDelay: h.retry,
 	}
 	options.UseSES(h.ses, h.settings.ConfigurationSet, h.settings.Bulk, rate)
 	options.OnOutcome = func(o deliver.Outcome) {
@@ -187,6 +191,25 @@ func (h *Handler) batch(ctx context.Context, event Event) (Receipt, error) {
 		return Receipt{}, meterErr
 	}
 	return h.settle(ctx, receipt, stats, err)
+}
+
+// optOuts asks once for all rows who unsubscribed: one call for a hundred users.
+func (h *Handler) optOuts(ctx context.Context, rows []briefing.Row) (deliver.OptOutList, error) {
+	users := make([]string, len(rows))
+	for i, row := range rows {
+		users[i] = row.UserID
+	}
+	suppressed, err := deliver.NewDynamoOptOuts(h.dynamo, h.settings.LedgerTable).Suppressed(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	list := deliver.OptOutList{}
+	for i, user := range users {
+		if suppressed[i] {
+			list[user] = true
+		}
+	}
+	return list, nil
 }
 
 // settle tells what the state machine is to do about a batch.

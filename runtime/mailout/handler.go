@@ -157,11 +157,12 @@ func (h *Handler) batch(ctx context.Context, event Event) (Receipt, error) {
 	defer cancel()
 	options := deliver.Options{
 		Composer: h.composer, Ledger: deliver.NewDynamoLedger(h.dynamo, h.settings.LedgerTable, h.settings.KeepFor), Retake: event.Input.RetryUnknown,
-		Suppressed: optOuts, Pace: pace, MaxAttempts: 6, RetryDelay: h.retry,
+		Suppressed: optOuts, Pace: pace, MaxAttempts: 6, RetryDelay: h.retry, MaxFailedInRow: maxFailedInRow,
 	}
 	options.UseSES(h.ses, h.settings.ConfigurationSet, h.settings.Bulk, rate)
 	options.OnOutcome = func(o deliver.Outcome) {
-		if o.Result != deliver.Unsent {
+		// A rate that is used up is not about this mail: it remains.
+		if o.Result != deliver.Unsent && o.Code != deliver.CodeSESThrottled {
 			b.ended[places[o.Row]] = true
 		}
 	}
@@ -212,19 +213,29 @@ func (h *Handler) optOuts(ctx context.Context, rows []briefing.Row) (deliver.Opt
 	return list, nil
 }
 
+// maxFailedInRow is how many mails SES may refuse one after the other before it
+// is not about the users: those whose mailbox is not there it takes.
+const maxFailedInRow = 20
+
+// busyCodes are of mails that were tried again and again.
+var busyCodes = map[string]bool{deliver.CodeSESThrottled: true, deliver.CodeSESUnavailable: true, deliver.CodeSESUnreachable: true}
+
 // settle tells what the state machine is to do about a batch.
 func (h *Handler) settle(ctx context.Context, receipt Receipt, stats deliver.Stats, err error) (Receipt, error) {
 	var failure *deliver.SendError
 	var all *deliver.AllFailedError
-	busy := stats.Failed[deliver.CodeSESThrottled] + stats.Failed[deliver.CodeSESUnavailable] + stats.Failed[deliver.CodeSESUnreachable]
+	busy := 0
+	for code := range busyCodes {
+		busy += stats.Failed[code]
+	}
 	switch {
-	case errors.As(err, &failure) && failure.Kind == deliver.Fatal, errors.As(err, &all):
+	case errors.As(err, &failure) && failure.Kind == deliver.Fatal, errors.As(err, &all) && !busyCodes[all.Code]:
 		return Receipt{}, h.stopped(ctx, err)
+	case receipt.Sent == 0 && busy > 0:
+		return Receipt{}, &ThrottledError{fmt.Errorf("SES was too busy for all %d mails", busy)}
 	case err != nil && receipt.RemainingItems == receipt.Items:
 		// Not one item ended: the same again would be the same.
 		return Receipt{}, &ThrottledError{err}
-	case receipt.Sent == 0 && busy > 0:
-		return Receipt{}, &ThrottledError{fmt.Errorf("SES was too busy for all %d mails", busy)}
 	}
 	return receipt, nil
 }
@@ -252,7 +263,9 @@ func (b *batch) read(event Event) (rows []briefing.Row, places []int) {
 // receipt sums up.
 func (b *batch) receipt(event Event, s deliver.Stats) Receipt {
 	for code, n := range s.Failed {
-		b.failed[code] += n
+		if code != deliver.CodeSESThrottled {
+			b.failed[code] += n
+		}
 	}
 	r := Receipt{
 		Items: len(event.Places), Sent: s.Sent, AlreadySent: s.Already, Skipped: s.SkippedFailed + s.SkippedNoAddress + s.SkippedOptOut, Unknown: s.Unknown,

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -195,19 +198,69 @@ func TestBatchErrors(t *testing.T) {
 	}
 }
 
-// TestBatchSomeThrottled: one mail that SES never takes is a failed one, and the
-// others are sent.
+// TestBatchSomeThrottled: mails that the account's rate had no room for remain,
+// and the others are sent.
 func TestBatchSomeThrottled(t *testing.T) {
 	w := newWorld(t, EnvRatePerSec, "200")
-	w.front.Fail(func(c mototest.Call) mototest.Fault {
-		if c.Operation == "SendEmail" && c.N%2 == 0 {
-			return mototest.Throttle
+	front := func(limit int) {
+		w.front.Fail(func(c mototest.Call) mototest.Fault {
+			if c.Operation == "SendEmail" && c.N >= limit {
+				return mototest.Throttle
+			}
+			return mototest.None
+		})
+	}
+	front(2)
+	rows := seedRows("run-1", 3)
+	r, err := w.mail(t, t.Context(), eventOf(t, rows))
+	if err != nil || r.Sent != 2 || r.Failed != 0 || r.RemainingItems != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var throttled *ThrottledError
+	front(0)
+	if _, err := w.mail(t, t.Context(), eventOf(t, rows, r.Remaining...)); !errors.As(err, &throttled) {
+		t.Errorf("while nothing goes: %v", err)
+	}
+	w.front.Fail(nil)
+	if r, err := w.mail(t, t.Context(), eventOf(t, rows, r.Remaining...)); err != nil || r.Sent != 1 || r.RemainingItems != 0 {
+		t.Errorf("in the end: %+v, %v", r, err)
+	}
+}
+
+// TestBatchAllRefused: where SES takes nobody's mail, a million users must not
+// all be tried.
+func TestBatchAllRefused(t *testing.T) {
+	w := newWorld(t, EnvRatePerSec, "500")
+	calls := 0
+	var mu sync.Mutex
+	answer := ""
+	fake := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		rw.Header().Set("Content-Type", "application/json")
+		rw.Header().Set("X-Amzn-Errortype", answer)
+		rw.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(rw, `{"message":"on demand"}`)
+	}))
+	t.Cleanup(fake.Close)
+	w.ses = mototest.Clients(t, fake.URL).SES
+	w.retry = time.Millisecond
+	var rows []testRow
+	for i := range 100 {
+		rows = append(rows, testRow{"run_id": "run-1", "user_id": fmt.Sprint("u", i), "email": fmt.Sprintf("u%d@example.com", i), "status": "ok", "subject": "s", "briefing": "b"})
+	}
+	for name, want := range map[string]string{"BadRequestException": "*mailout.StoppedError", "TooManyRequestsException": "*mailout.ThrottledError"} {
+		mu.Lock()
+		calls, answer = 0, name
+		mu.Unlock()
+		_, err := w.mail(t, t.Context(), eventOf(t, rows))
+		if got := fmt.Sprintf("%T", err); got != want {
+			t.Errorf("%s: %s %v, want a %s", name, got, err, want)
 		}
-		return mototest.None
-	})
-	r, err := w.mail(t, t.Context(), eventOf(t, seedRows("run-1", 3)))
-	if err != nil || r.Sent+r.Failed != 3 || r.Sent == 0 {
-		t.Errorf("%+v, %v", r, err)
+		if name == "BadRequestException" && calls > 90 {
+			t.Errorf("%d mails were tried before the delivery stopped", calls)
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ type Delivery struct {
 	DeliverTimeoutSec int
 	// RunsBucket gets the receipts of the batches, below deliveries/.
 	RunsBucket string
-	// MaxInputBytesPerBatch bounds a batch beside the number of rows, up to
-	// 262,144, the default where it is 0.
+	// MaxInputBytesPerBatch bounds a batch beside the number of rows, as that of
+	// Run.
 	MaxInputBytesPerBatch int
 	// ToleratedFailurePercentage of the rows may be in batches that failed. A
 	// mail that can't be sent fails no batch, so that 0 is a good choice: SES that

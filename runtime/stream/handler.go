@@ -41,8 +41,8 @@ type Handler struct {
 	turn chan *engine.Engine
 }
 
-// New returns a handler. r's model name, bound of tokens, sampling and stop
-// strings are what a request leaves open; its template is not used: the chat is
+// New returns a handler. r's model name, bound of tokens and sampling are
+// what a request leaves open; its template and stop strings are not used: the chat is
 // the client's.
 func New(model *generate.Model, r recipe.Recipe, opt engine.Options, meter *telemetry.Meter, log *slog.Logger) *Handler {
 	h := &Handler{mux: http.NewServeMux(), model: model, recipe: r, opt: opt, meter: meter, log: log, now: time.Now, turn: make(chan *engine.Engine, 1)}

@@ -49,6 +49,7 @@ vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 test: setup lint ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
 	@scripts/moto.sh
+	@scripts/states.sh
 	@go test -race -timeout 30m ./...
 
 e2e: tools ## The Lambda program under its runtime emulator, on this processor and on an emulated Graviton2

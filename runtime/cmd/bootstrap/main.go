@@ -20,6 +20,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/llama"
+	"github.com/briefing-swarm/briefing-swarm/runtime/errortype"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
 	"github.com/briefing-swarm/briefing-swarm/runtime/guard"
@@ -56,7 +57,7 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "bootstrap:", strings.Join(strings.Split(err.Error(), "\n"), "; "))
 		return 1
 	}
-	lambda.StartWithOptions(handler, lambda.WithSetEscapeHTML(false))
+	lambda.Start(errortype.Handler(lambda.NewHandlerWithOptions(handler, lambda.WithSetEscapeHTML(false))))
 	return 0
 }
 

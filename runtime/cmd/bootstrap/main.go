@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
@@ -26,6 +27,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
+	"github.com/briefing-swarm/briefing-swarm/runtime/stream"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -75,6 +77,7 @@ var handlers = map[string]func(*process, context.Context) (any, error){
 	"generate":  (*process).batch,
 	"queue":     (*process).queue,
 	"reconcile": (*process).reconcile,
+	"stream":    (*process).stream,
 }
 
 // handler returns the function that answers events.
@@ -147,6 +150,17 @@ func (p *process) queue(ctx context.Context) (any, error) {
 	return h.Handle, nil
 }
 
+func (p *process) stream(ctx context.Context) (any, error) {
+	settings, err := p.generateSettings(ctx, func(generate.Settings) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := p.load(ctx, settings); err != nil {
+		return nil, err
+	}
+	return lambdaurl.Wrap(stream.New(p.model, settings.Recipe, engine.Options{Parallel: 1}, p.meter(), p.log)), nil
+}
+
 // sink returns what makes the sink of an invocation.
 func (p *process) sink(stream string) func(context.Context) gather.Sink {
 	f := gather.NewFirehose(p.aws.Firehose, stream, gather.FirehoseOptions{})
@@ -185,8 +199,16 @@ func readText(ctx context.Context, clients *awsclient.Clients, ref object.Ref) (
 	return string(text), err
 }
 
-// worker starts to load the model and waits for it as long as INIT may take.
+// worker loads the model and returns a worker for it.
 func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Worker, error) {
+	if err := p.load(ctx, s); err != nil {
+		return nil, err
+	}
+	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+}
+
+// load starts to load the model and waits for it as long as INIT may take.
+func (p *process) load(ctx context.Context, s generate.Settings) error {
 	threads := s.Threads
 	if threads == 0 {
 		threads = engine.Threads(engine.CPUs(runtime.NumCPU()))
@@ -206,7 +228,7 @@ func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Wo
 	_, err := p.model.Wait(ctx)
 	var loading *generate.LoadingError
 	if err != nil && !errors.As(err, &loading) {
-		return nil, err
+		return err
 	}
-	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+	return nil
 }

@@ -34,7 +34,7 @@ func TestRefusesToStart(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "generate, normalise, queue, reconcile"}},
+		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "generate, normalise, queue, reconcile, stream"}},
 		"unknown handler": {map[string]string{"SWARM_HANDLER": "delever"}, []string{`SWARM_HANDLER is "delever"`}},
 		"no region":       {map[string]string{"AWS_REGION": ""}, []string{"no region"}},
 		"several faults":  {map[string]string{"SWARM_FIREHOSE_STREAM": "", "SWARM_MAX_TOKENS": "many"}, []string{"SWARM_FIREHOSE_STREAM is not set", `SWARM_MAX_TOKENS is "many"`}},

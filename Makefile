@@ -36,7 +36,7 @@ demo: setup build ## Run 48 users through the whole pipeline with a real model
 
 tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
-	@go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
 
 lint: tools ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
@@ -49,6 +49,7 @@ vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 test: setup lint ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
 	@scripts/moto.sh
+	@scripts/states.sh
 	@go test -race -timeout 30m ./...
 
 e2e: tools ## The Lambda program under its runtime emulator, on this processor and on an emulated Graviton2

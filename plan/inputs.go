@@ -34,6 +34,9 @@ type Inputs struct {
 	UserTokens int `json:"user_tokens"`
 	// OutputTokens is the mean length of a briefing.
 	OutputTokens int `json:"output_tokens"`
+	// ContextTokens is the room of one sequence, its longest prompt and output
+	// together; 0 is the sum of the three above, rounded up to 256.
+	ContextTokens int `json:"context_tokens"`
 	// RecordBytes is the size of an input record as JSON; 0 derives it from
 	// UserTokens.
 	RecordBytes int `json:"record_bytes"`
@@ -162,7 +165,7 @@ func DefaultModel() Model {
 		Name: "llama-3.2-3b", Quantization: "Q4_K_M",
 		Parameters: 3_212_749_824, WeightBytes: 2_019_377_696,
 		Layers: 28, KVHeads: 8, HeadDim: 128,
-		WorkBytes: 615_053_312, // as runtime/model computes it for 16 sequences
+		WorkBytes: 411_723_161, // as runtime/model computes it for 16 sequences of 512 tokens on arm64
 	}
 }
 
@@ -224,12 +227,24 @@ func Threads(memoryMib int) int { return max(1, memoryMib/MibPerVCPU) }
 // cores is the CPU those threads get.
 func cores(memoryMib int) float64 { return min(float64(Threads(memoryMib)), VCPU(memoryMib)) }
 
+// Context is ContextTokens, with its default filled in.
+func (in Inputs) Context() int {
+	if in.ContextTokens > 0 {
+		return in.ContextTokens
+	}
+	return padContext(in.PrefixTokens + in.UserTokens + in.OutputTokens)
+}
+
+// padContext rounds up to what llama.cpp gives a sequence: whole blocks of 256
+// cells of the KV cache.
+func padContext(tokens int) int { return (tokens + 255) / 256 * 256 }
+
 // MemoryNeedMib is what a worker needs: the weights once (read, not mapped), the
-// cache of the shared prefix and of every parallel sequence, Model.WorkBytes,
-// and 512 MiB for the rest.
-func MemoryNeedMib(m Model, prefixTokens, userTokens, outputTokens, parallel int) int {
-	tokens := float64(prefixTokens) + float64(parallel)*(float64(userTokens)+float64(outputTokens))
-	bytes := float64(m.WeightBytes) + float64(m.WorkBytes) + tokens*float64(m.KVBytesPerToken())
+// KV cache of every parallel sequence and of the shared prefix, each of
+// contextTokens, Model.WorkBytes, and 512 MiB for the rest.
+func MemoryNeedMib(m Model, contextTokens, parallel int) int {
+	cells := float64(parallel+1) * float64(padContext(contextTokens))
+	bytes := float64(m.WeightBytes) + float64(m.WorkBytes) + cells*float64(m.KVBytesPerToken())
 	return int(bytes/(1<<20)) + 1 + overheadMib
 }
 

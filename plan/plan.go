@@ -128,7 +128,7 @@ func (in Inputs) speed(cases [3]work, speeds Speeds) Speed {
 		Workers:            over(func(w work) float64 { return w.workers }),
 		Children:           cases[likely].children,
 		WaveUsers:          WaveUsers(in.MaxConcurrency, in.BatchSize),
-		MemoryNeedMib:      MemoryNeedMib(in.Model, in.PrefixTokens, in.UserTokens, in.OutputTokens, in.parallel()),
+		MemoryNeedMib:      MemoryNeedMib(in.Model, in.Context(), in.parallel()),
 		Confidence:         speeds.Confidence, Scaled: speeds.Scaled,
 		Calibrate: "swarm bench --shape " + in.Model.Name,
 	}

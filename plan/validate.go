@@ -94,6 +94,8 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 	if sum := in.PrefixTokens + in.UserTokens + in.OutputTokens; tokensOK && sum > maxTokens {
 		tokensOK = false
 		add("prefixTokens + userTokens + outputTokens", withUnit(float64(sum), "tokens"), withUnit(maxTokens, "tokens"), "no model of the catalogue has a longer context: shorten the prompt or the output")
+	} else if tokensOK && in.ContextTokens != 0 {
+		tokensOK = num("contextTokens", float64(in.ContextTokens), float64(sum), maxTokens, "tokens", "a sequence has to hold the prompt and the briefing: raise it, or leave it out for the least that does")
 	}
 	num("recordBytes", float64(in.RecordBytes), 0, RecordMaxBytes, "B", "a record is at most 64 KiB: leave out fields that the prompt does not use")
 	num("rowBytes", float64(in.RowBytes), 0, FirehoseRecordMaxBytes, "B", "Firehose takes at most 1,000 KiB a record")
@@ -168,17 +170,17 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 	var speeds Speeds
 	if modelOK && tokensOK && memoryOK && parallelOK && batchOK {
 		k := in.parallel()
-		if need := MemoryNeedMib(m, in.PrefixTokens, in.UserTokens, in.OutputTokens, k); need > in.MemoryMib {
+		if need := MemoryNeedMib(m, in.Context(), k); need > in.MemoryMib {
 			remedy := "raise memoryMib"
-			if least := MemoryNeedMib(m, in.PrefixTokens, in.UserTokens, in.OutputTokens, 1); need > LambdaMemoryMaxMib && least > LambdaMemoryMaxMib {
+			if least := MemoryNeedMib(m, in.Context(), 1); need > LambdaMemoryMaxMib && least > LambdaMemoryMaxMib {
 				remedy = "the model does not fit Lambda: take a smaller one"
 			} else if k > 1 {
-				remedy = "raise memoryMib, lower parallelSequences, or take a smaller model"
+				remedy = "raise memoryMib, lower parallelSequences or contextTokens, or take a smaller model"
 			}
 			weights := math.Ceil(float64(m.WeightBytes) / (1 << 20))
 			rest := math.Ceil(float64(m.WorkBytes)/(1<<20)) + overheadMib
 			add("memoryMib", withUnit(float64(in.MemoryMib), "MiB"), fmt.Sprintf("at least %s (weights %s, cache for %s %s, the rest %s)",
-				withUnit(float64(need), "MiB"), withUnit(weights, "MiB"), plural(float64(k), "sequence"),
+				withUnit(float64(need), "MiB"), withUnit(weights, "MiB"), plural(float64(k), "sequence")+" and the prefix",
 				withUnit(max(0, float64(need)-weights-rest), "MiB"), withUnit(rest, "MiB")), remedy)
 		}
 	}
@@ -192,7 +194,7 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 	}
 	if batchOK && in.RecordBytes >= 0 && in.recordBytes() <= RecordMaxBytes {
 		if most := MaxBatchByBytes(int(in.recordBytes())); in.BatchSize > most {
-			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", FormatNumber(in.recordBytes()), FormatNumber(ChildInputMaxBytes)),
+			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", FormatNumber(in.recordBytes()), FormatNumber(ChildInputMaxBytes-childSharedBytes)),
 				"lower batchSize, or leave out fields that the prompt does not use")
 		}
 	}

@@ -419,7 +419,7 @@ func writeNeed(out io.Writer, h *model.Header, o model.MemoryOptions) error {
 		repack = "the head, re-ordered beside the embedding table"
 	}
 	line("repacking", n.RepackBytes, repack)
-	line("KV cache", n.KVBytes, fmt.Sprintf("%.1f KiB a token", float64(h.KVBytesPerToken())/(1<<10)))
+	line("KV cache", n.KVBytes, fmt.Sprintf("%.1f KiB a token; the shared prefix has a sequence of its own", float64(h.KVBytesPerToken())/(1<<10)))
 	line("compute", n.ComputeBytes, "llama.cpp's scratch buffers")
 	line("overhead", n.OverheadBytes, "the program and the system")
 	line("total", n.TotalBytes, "")

@@ -74,6 +74,7 @@ Numbers may be written as 1e6, 1M, 250k, 1,000,000 or 1_000_000.`,
 	integer(f, &in.PrefixTokens, "prefix-tokens", "prompt tokens that all users share")
 	integer(f, &in.UserTokens, "user-tokens", "prompt tokens of one user")
 	integer(f, &in.OutputTokens, "output-tokens", "mean tokens of a briefing")
+	integer(f, &in.ContextTokens, "context-tokens", "room of one sequence, longest prompt and output; 0: the least that holds the tokens above")
 	integer(f, &in.RecordBytes, "record-bytes", "size of an input record; 0: from the tokens")
 	integer(f, &in.RowBytes, "row-bytes", "size of an output row; 0: from the tokens")
 	f.StringVar(&o.model, "model", "llama-3.2-3b", "a name of 'swarm model list', or the path of a .gguf file")
@@ -272,7 +273,7 @@ func calibrationOf(o planOptions) (plan.Calibration, error) {
 
 // planModel finds the model's figures in the catalogue, or in a GGUF file.
 func planModel(name string, in plan.Inputs) (plan.Model, error) {
-	options := model.MemoryOptions{Parallel: in.ParallelSequences, ContextPerSequence: max(1, in.PrefixTokens+in.UserTokens+in.OutputTokens)}
+	options := model.MemoryOptions{Parallel: in.ParallelSequences, ContextPerSequence: max(1, in.Context()), Arch: in.Architecture}
 	build := func(name, quantization string, s model.Shape, parameters, bytes int64, need model.Need) plan.Model {
 		return plan.Model{
 			Name: name, Quantization: quantization, Parameters: parameters, WeightBytes: bytes,

@@ -255,3 +255,16 @@ func TestPricesList(t *testing.T) {
 		t.Errorf("unknown region: exit code %d, %s", code, errOut)
 	}
 }
+
+// TestDefaultModelIsTheCatalogues: package plan knows no catalogue, so the figures
+// of its default model are written down there.
+func TestDefaultModelIsTheCatalogues(t *testing.T) {
+	t.Parallel()
+	got, err := planModel(plan.DefaultModel().Name, plan.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := plan.DefaultModel(); got != want {
+		t.Errorf("plan.DefaultModel() is\n%#v, the catalogue has\n%#v", want, got)
+	}
+}

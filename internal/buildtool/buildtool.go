@@ -86,6 +86,8 @@ func Find(ctx context.Context, name string) (string, error) {
 	fresh := fmt.Sprintf("%s.%d.new", found, os.Getpid())
 	defer os.Remove(fresh)
 	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(root, "tools"), "-o", fresh, tool.importPath)
+	// Without cgo they run inside an image of another architecture, too.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: run \"go build -C tools -o ../.cache/tools/ tool\" to see why it fails; output:\n%s",
 			name, err, output)

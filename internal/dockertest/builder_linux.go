@@ -41,7 +41,8 @@ func BuilderTar(t testing.TB) string {
 	}
 	npmRoot := filepath.Dir(filepath.Dir(npm)) // npm/bin/npm-cli.js
 
-	debian := rootfs.Tar(t, rootfs.Spec{Arch: runtime.GOARCH, Packages: []string{"ca-certificates"}, Configured: true})
+	// Node.js may come with its C++ library or ask for the system's.
+	debian := rootfs.Tar(t, rootfs.Spec{Arch: runtime.GOARCH, Packages: []string{"ca-certificates", "libstdc++6"}, Configured: true})
 	sum := sha256.Sum256(fmt.Append(nil, debian, output("go", "version"), output("node", "--version"), output("npm", "--version")))
 	out := filepath.Join(rootfs.CacheDir(t), "builder-"+hex.EncodeToString(sum[:6])+".tar")
 	if _, err := os.Stat(out); err == nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -111,6 +112,10 @@ func Start(t testing.TB) *Daemon {
 			<-dead
 		}
 		log.Close()
+		// A daemon leaves the network namespace of host containers mounted.
+		if err := unmountBelow(dir); err != nil {
+			t.Error(err)
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Errorf("remove the daemon's data: %v", err)
 		}
@@ -128,6 +133,25 @@ func Start(t testing.TB) *Daemon {
 	}
 	said, _ := os.ReadFile(log.Name())
 	t.Fatalf("dockerd was not ready after %v; it said:\n%s", startTimeout, said)
+	return nil
+}
+
+// unmountBelow unmounts what is mounted inside dir, the last first.
+func unmountBelow(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(mounts)), "\n")
+	for _, line := range slices.Backward(lines) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], dir+"/") {
+			continue
+		}
+		if err := syscall.Unmount(f[1], syscall.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", f[1], err)
+		}
+	}
 	return nil
 }
 

@@ -1,41 +1,33 @@
 package rietest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/briefing-swarm/briefing-swarm/internal/firehosetest"
+	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/llamalib"
+	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/internal/rootfs"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
-// realModel is the small real model of `make setup`.
-func realModel(t *testing.T) string {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(rootfs.ModuleRoot(t), ".cache/models/*.gguf"))
-	if err != nil || len(found) == 0 {
-		t.Fatal("no model in .cache/models: run 'make setup'")
-	}
-	return found[0]
-}
-
 // worker returns the options of the real program with the real model, whose rows
 // go to the stand-in.
-func worker(t *testing.T, goarch string, firehose *firehosetest.Server, env ...string) Options {
+func worker(t *testing.T, goarch string, gatherer *mototest.Gatherer, env ...string) Options {
 	t.Helper()
 	o := Options{Bootstrap: Program(t, "./runtime/cmd/bootstrap", goarch)}
 	libs := runtime.GOARCH
 	if goarch != "" {
 		libs = goarch
 	}
-	o.Env = append(firehose.Env(), "SWARM_HANDLER=generate", "SWARM_FIREHOSE_STREAM=briefings", "SWARM_THREADS=1",
-		"SWARM_MODEL="+realModel(t), "SWARM_LLAMA_LIB="+llamalib.Dir(t, libs))
+	o.Env = append(gatherer.Env(), "SWARM_HANDLER=generate", "SWARM_THREADS=1",
+		"SWARM_MODEL="+demomodel.Find(t).Path, "SWARM_LLAMA_LIB="+llamalib.Dir(t, libs))
 	o.Env = append(o.Env, env...)
 	return o
 }
@@ -79,9 +71,9 @@ func TestWorkerPeakMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("peak memory is read from /proc")
 	}
-	const parallel, context = 8, 4096
-	firehose := firehosetest.Start(t)
-	i := Start(t, worker(t, "", firehose, fmt.Sprint("SWARM_PARALLEL=", parallel), fmt.Sprint("SWARM_CONTEXT_TOKENS=", context), "SWARM_MAX_TOKENS=24"))
+	const parallel, context = 8, 512
+	gatherer := mototest.StartGatherer(t)
+	i := Start(t, worker(t, "", gatherer, fmt.Sprint("SWARM_PARALLEL=", parallel), fmt.Sprint("SWARM_CONTEXT_TOKENS=", context), "SWARM_MAX_TOKENS=24"))
 	start := time.Now()
 	cold := generate(t, i, parallel)
 	t.Logf("cold start with %d users: %.1f s, model load %.2f s", parallel, time.Since(start).Seconds(), cold.LoadSeconds)
@@ -91,11 +83,18 @@ func TestWorkerPeakMemory(t *testing.T) {
 	if warm := generate(t, i, 2*parallel); warm.LoadSeconds != 0 {
 		t.Errorf("a warm start reports a load time of %v s", warm.LoadSeconds)
 	}
-	header, err := model.Open(realModel(t))
+	header, err := model.Open(demomodel.Find(t).Path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	need := header.MemoryNeed(model.MemoryOptions{Parallel: parallel, ContextPerSequence: context / parallel, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]})
+	cpu, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := header.MemoryNeed(model.MemoryOptions{
+		Parallel: parallel, ContextPerSequence: context, Arch: map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH],
+		AMX: bytes.Contains(cpu, []byte(" amx_int8")),
+	})
 	peak := i.PeakMemoryBytes()
 	t.Logf("peak memory %.1f MiB, predicted %.1f MiB; memory to set %d MiB", mib(peak), mib(need.PeakBytes), need.MinMemoryMib())
 	if off := float64(peak)/float64(need.PeakBytes) - 1; off < -0.1 || off > 0.1 {
@@ -116,15 +115,15 @@ func TestWorkerOnGraviton2(t *testing.T) {
 	if env == nil {
 		t.Skip("on a real ARM64 machine its own processor decides")
 	}
-	firehose := firehosetest.Start(t)
+	gatherer := mototest.StartGatherer(t)
 	// Emulation is some thirty times slower: a short prompt, few tokens.
-	o := worker(t, "arm64", firehose, append(env, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.")...)
+	o := worker(t, "arm64", gatherer, append(env, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=512", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.")...)
 	i := Start(t, o)
 	start := time.Now()
 	got := generate(t, i, 2)
 	t.Logf("emulated cold start with 2 users: %.1f s, model load %.2f s", time.Since(start).Seconds(), got.LoadSeconds)
 	i.WaitLog(`"variant":"armv8.2_2"`)
-	rows := firehose.Rows()
+	rows := gatherer.Rows()
 	if len(rows) != 2 {
 		t.Fatalf("%d rows, want 2", len(rows))
 	}
@@ -138,8 +137,8 @@ func TestWorkerOnGraviton2(t *testing.T) {
 // TestWorkerHandsBackWhatItHasNoTimeFor: a batch that can't be done in time comes back as remaining
 // before Lambda's own end, and the process lives on.
 func TestWorkerHandsBackWhatItHasNoTimeFor(t *testing.T) {
-	firehose := firehosetest.Start(t)
-	o := worker(t, "", firehose, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=2048", "SWARM_MAX_TOKENS=200")
+	gatherer := mototest.StartGatherer(t)
+	o := worker(t, "", gatherer, "SWARM_PARALLEL=2", "SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=200")
 	o.TimeoutSec = 15
 	i := Start(t, o)
 	const users = 200
@@ -157,15 +156,15 @@ func TestWorkerHandsBackWhatItHasNoTimeFor(t *testing.T) {
 	if got.RemainingItems < 1 || got.OK+got.Failed+got.RemainingItems != users {
 		t.Errorf("receipt %s: want all %d users accounted for, some of them remaining", r.Body, users)
 	}
-	if rows := len(firehose.Rows()); rows != got.OK+got.Failed {
+	if rows := len(gatherer.Rows()); rows != got.OK+got.Failed {
 		t.Errorf("%d rows, the receipt says %d", rows, got.OK+got.Failed)
 	}
 }
 
 // TestWorkerWithoutItsModel: the process ends at once, with one line.
 func TestWorkerWithoutItsModel(t *testing.T) {
-	firehose := firehosetest.Start(t)
-	o := worker(t, "", firehose, "SWARM_MODEL=/nowhere/model.gguf")
+	gatherer := mototest.StartGatherer(t)
+	o := worker(t, "", gatherer, "SWARM_MODEL=/nowhere/model.gguf")
 	i := Start(t, o)
 	r, err := i.TryInvoke(t.Context(), batchEvent(1))
 	if err == nil && r.Err() == nil {

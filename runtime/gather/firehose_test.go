@@ -1,8 +1,6 @@
 package gather_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,16 +23,7 @@ var quick = gather.FirehoseOptions{FirstPause: time.Millisecond, MaxPause: 5 * t
 // of one second have no order.
 func arrived(t *testing.T, c *awsclient.Clients, bucket string) []briefing.Row {
 	t.Helper()
-	var rows []briefing.Row
-	for _, key := range mototest.Keys(t, c, bucket, "raw/") {
-		for line := range bytes.Lines(mototest.Get(t, c, bucket, key)) {
-			var row briefing.Row
-			if err := json.Unmarshal(line, &row); err != nil {
-				t.Fatalf("%v in %q", err, line)
-			}
-			rows = append(rows, row)
-		}
-	}
+	rows := mototest.Rows(t, c, bucket, "raw/")
 	slices.SortStableFunc(rows, func(a, b briefing.Row) int { return int(a.CompletionTokens - b.CompletionTokens) })
 	return rows
 }

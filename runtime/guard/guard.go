@@ -45,16 +45,18 @@ func Main(run func() int) {
 	cmd.Args = os.Args
 	cmd.Env = append(os.Environ(), childEnv+"=1")
 	cmd.Stdout = os.Stdout
-	code, err := watch(cmd, os.Stderr)
+	code, err := Watch(cmd, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
 }
 
-// watch runs cmd to its end, passes what it writes to stderr on, and returns its
-// exit code. The error is set where a signal ended it.
-func watch(cmd *exec.Cmd, stderr io.Writer) (code int, err error) {
+// Watch runs cmd to its end, passes what it writes to stderr on line by line, and
+// returns its exit code, which is 128 and the signal where a signal ended it. Then
+// the error is set: ErrIllegalInstruction, ErrKilled, or one that names the signal.
+// Go's report of an illegal instruction is left out of stderr.
+func Watch(cmd *exec.Cmd, stderr io.Writer) (code int, err error) {
 	// The child must not outlive this process: Lambda kills a runtime that ran
 	// out of time, and an orphan would go on taking invocations. Linux ties that
 	// to the thread that started the child.
@@ -93,9 +95,9 @@ func watch(cmd *exec.Cmd, stderr io.Writer) (code int, err error) {
 		status, _ := exit.Sys().(syscall.WaitStatus)
 		switch {
 		case illegal || status.Signaled() && status.Signal() == syscall.SIGILL:
-			return signalBase + int(syscall.SIGILL), errIllegal
+			return signalBase + int(syscall.SIGILL), ErrIllegalInstruction
 		case status.Signaled() && status.Signal() == syscall.SIGKILL:
-			return signalBase + int(syscall.SIGKILL), errKilled
+			return signalBase + int(syscall.SIGKILL), ErrKilled
 		case status.Signaled():
 			return signalBase + int(status.Signal()), fmt.Errorf("the runtime was ended by signal %d (%v)", int(status.Signal()), status.Signal())
 		}
@@ -109,9 +111,11 @@ func watch(cmd *exec.Cmd, stderr io.Writer) (code int, err error) {
 }
 
 var (
-	errIllegal = errors.New("illegal instruction: this processor can't run the llama.cpp that is loaded, which was built for another: " +
+	// ErrIllegalInstruction says that the processor lacks an instruction.
+	ErrIllegalInstruction = errors.New("illegal instruction: this processor can't run the llama.cpp that is loaded, which was built for another: " +
 		"take the libraries with all their libggml-cpu variants, or build them with GGML_NATIVE=OFF and GGML_CPU_ALL_VARIANTS=ON")
-	errKilled = errors.New("the runtime was killed by the system, most likely because memory ran out: raise the function's memory, " +
+	// ErrKilled says that the system ended the process.
+	ErrKilled = errors.New("the runtime was killed by the system, most likely because memory ran out: raise the function's memory, " +
 		"or lower the parallel sequences; 'swarm model inspect' shows the need")
 )
 

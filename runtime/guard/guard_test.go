@@ -59,13 +59,13 @@ func TestWatch(t *testing.T) {
 		within string // a part of it
 	}{
 		{act: "exit", code: 3, said: "a line\nno end"},
-		{act: "illegal", code: 132, err: errIllegal, said: "before\n"},
-		{act: "kill", code: 137, err: errKilled},
+		{act: "illegal", code: 132, err: ErrIllegalInstruction, said: "before\n"},
+		{act: "kill", code: 137, err: ErrKilled},
 		{act: "panic", code: 2, within: "a fault of our own"},
 	} {
 		t.Run(tc.act, func(t *testing.T) {
 			var stderr bytes.Buffer
-			code, err := watch(actor(t, tc.act), &stderr)
+			code, err := Watch(actor(t, tc.act), &stderr)
 			if code != tc.code || !errors.Is(err, tc.err) {
 				t.Errorf("code %d, error %v; want %d, %v", code, err, tc.code, tc.err)
 			}
@@ -74,13 +74,13 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
-	if code, err := watch(exec.Command("/nonexistent/program"), &bytes.Buffer{}); code != 1 || err == nil {
+	if code, err := Watch(exec.Command("/nonexistent/program"), &bytes.Buffer{}); code != 1 || err == nil {
 		t.Errorf("a program that is not there: code %d, error %v", code, err)
 	}
 }
 
 func TestReadableLines(t *testing.T) {
-	for _, err := range []error{errIllegal, errKilled} {
+	for _, err := range []error{ErrIllegalInstruction, ErrKilled} {
 		if strings.Contains(err.Error(), "\n") {
 			t.Errorf("more than one line: %v", err)
 		}

@@ -20,9 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/buildtool"
+	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/dockertest"
-	"github.com/briefing-swarm/briefing-swarm/internal/firehosetest"
 	"github.com/briefing-swarm/briefing-swarm/internal/llamalib"
+	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/internal/rietest"
 	"github.com/briefing-swarm/briefing-swarm/internal/rootfs"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
@@ -50,11 +51,7 @@ func startImageTest(t *testing.T) *imageTest {
 			t.Skip(why)
 		}
 	}
-	found, err := filepath.Glob("../../.cache/models/*.gguf")
-	if err != nil || len(found) == 0 {
-		t.Fatal("no model in .cache/models: run 'make setup'")
-	}
-	return &imageTest{Daemon: dockertest.Start(t), registry: dockertest.Registry(t), model: found[0], network: buildNetwork(t)}
+	return &imageTest{Daemon: dockertest.Start(t), registry: dockertest.Registry(t), model: demomodel.Find(t).Path, network: buildNetwork(t)}
 }
 
 // bases makes the stand-ins. The one that the program runs on has neither libffi
@@ -290,11 +287,11 @@ var sandbox = []string{"--network", "host", "--read-only", "--tmpfs", "/tmp:rw,s
 // wanted one unless that is empty.
 func (it *imageTest) run(t *testing.T, tag, wantVariant string, more ...string) string {
 	t.Helper()
-	firehose := firehosetest.Start(t)
+	gatherer := mototest.StartGatherer(t)
 	port := freePort(t)
 	args := append([]string{"run", "--detach"}, sandbox...)
 	args = append(args, "--volume", buildtool.Path(t, "aws-lambda-rie")+":/rie:ro", "--entrypoint", "/rie")
-	for _, env := range append(firehose.Env(), "SWARM_HANDLER=generate", "SWARM_FIREHOSE_STREAM=briefings", "SWARM_THREADS=1", "SWARM_PARALLEL=2",
+	for _, env := range append(gatherer.Env(), "SWARM_HANDLER=generate", "SWARM_THREADS=1", "SWARM_PARALLEL=2",
 		"SWARM_CONTEXT_TOKENS=1024", "SWARM_MAX_TOKENS=4", "SWARM_SYSTEM_PROMPT=Say hello.", "AWS_LAMBDA_FUNCTION_TIMEOUT=300", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=2048") {
 		args = append(args, "--env", env)
 	}
@@ -324,7 +321,7 @@ func (it *imageTest) run(t *testing.T, tag, wantVariant string, more ...string) 
 		t.Fatalf("answer %s; the container said:\n%s", body, said())
 	}
 	t.Logf("first invocation: %.1f s, model load %.2f s", time.Since(start).Seconds(), receipt.LoadSeconds)
-	rows := firehose.Rows()
+	rows := gatherer.Rows()
 	for _, row := range rows {
 		if row.Status != briefing.StatusOK || row.RunID != "r1" {
 			t.Errorf("row of %s: status %s, %s", row.UserID, row.Status, row.ErrorMessage)

@@ -17,6 +17,10 @@ type MemoryOptions struct {
 	// Arch is "arm64" or "x86_64", Lambda's names. They differ in the types of
 	// weights that are re-ordered; empty counts what either may need.
 	Arch string
+	// AMX says that an x86_64 processor has matrix units (amx_int8 in its flags).
+	// llama.cpp has an order for them that x86_64 otherwise does without. Whether
+	// Lambda's have them is not published; OverheadBytes has room for the head.
+	AMX bool
 }
 
 // Defaults of MemoryOptions.
@@ -57,15 +61,15 @@ type Need struct {
 	// is mapped, the mapping stays beside the copy of everything.
 	RepackBytes int64 `json:"repack_bytes"`
 	// KVBytes is the KV cache: 2 bytes for each key and value of every layer,
-	// for Parallel x ContextPerSequence tokens, rounded up to 256 each. A
-	// prefix that sequences share is counted for each of them, and layers
-	// with a sliding window as if they had none, so the true need is lower.
+	// for ContextPerSequence tokens, rounded up to 256, of Parallel sequences
+	// and of one more that keeps the shared prefix. Layers with a sliding window
+	// are counted as if they had none, so the true need may be lower.
 	KVBytes int64 `json:"kv_bytes"`
 	// ComputeBytes are llama.cpp's scratch buffers: activations for every token
-	// of a micro-batch, the attention mask, and the logits of every sequence,
-	// once where they are computed and once where they are kept. The engine asks
-	// for logits of one token a sequence; without that bound there would be one
-	// for every token of a micro-batch.
+	// of a micro-batch, the attention mask of one sequence's cells, and the kept
+	// logits of every sequence. The engine asks for logits of one token a
+	// sequence; without that bound there would be one for every token of a
+	// micro-batch.
 	ComputeBytes  int64 `json:"compute_bytes"`
 	OverheadBytes int64 `json:"overhead_bytes"`
 	TotalBytes    int64 `json:"total_bytes"`
@@ -82,10 +86,10 @@ type Need struct {
 // MemoryNeed returns the memory needed to generate with a model of shape s.
 // weightBytes are the bytes of its tensors, headBytes those of its output
 // head, 0 where that is not re-ordered. The formula was compared with the buffers
-// llama.cpp v0.4.0 reports for files of 135M, 1B and 3B parameters, 1 to 32
-// sequences and micro-batches of 256 and 512: weights, KV cache and kept logits
-// agree to the byte, scratch within 15%, and the peak of a worker's process within
-// 10%. What is cautious about it is said at Need's fields.
+// llama.cpp v0.4.0 reports for files of 135M and 1B parameters, 1 to 32 sequences
+// and micro-batches of 256 and 512: weights, KV cache and kept logits agree to the
+// byte, scratch within 6%, and the peak of a worker's process within 10%. What is
+// cautious about it is said at Need's fields.
 func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
 	if o.Parallel < 1 {
 		o.Parallel = 1
@@ -98,13 +102,17 @@ func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
 	}
 	const kvPadding = 256
 	perSequence := (int64(o.ContextPerSequence) + kvPadding - 1) / kvPadding * kvPadding
-	cells := perSequence * int64(o.Parallel)
+	sequences := int64(o.Parallel) + 1
 	batch := int64(o.MicroBatch)
 	width := int64(max(s.Embedding, s.Heads*s.HeadDim))
+	logits := 4 * sequences * int64(s.Vocab)
+	// The logits are computed when the activations are not needed any more: they
+	// share their room.
+	scratch := max(4*batch*(3*int64(s.FeedForward)+4*width), logits)
 	n := Need{
 		WeightBytes:        weightBytes,
-		KVBytes:            cells * s.KVBytesPerToken(),
-		ComputeBytes:       4*batch*(3*int64(s.FeedForward)+4*width) + 2*batch*cells + 2*4*int64(o.Parallel+1)*int64(s.Vocab),
+		KVBytes:            sequences * perSequence * s.KVBytesPerToken(),
+		ComputeBytes:       scratch + scratch/20 + 2*batch*perSequence + logits,
 		OverheadBytes:      OverheadBytes,
 		Parallel:           o.Parallel,
 		ContextPerSequence: o.ContextPerSequence,
@@ -122,13 +130,13 @@ func MemoryNeed(s Shape, weightBytes, headBytes int64, o MemoryOptions) Need {
 
 // MemoryNeed returns the memory needed to generate with the file.
 func (h *Header) MemoryNeed(o MemoryOptions) Need {
-	return MemoryNeed(h.Shape, h.WeightBytes, reordered(h.HeadType, o.Arch, h.HeadBytes), o)
+	return MemoryNeed(h.Shape, h.WeightBytes, o.reordered(h.HeadType, h.HeadBytes), o)
 }
 
 // reordered returns the bytes of a head where the architecture's processors have
 // an order of their own for its type, and 0 where they leave it as it is.
-func reordered(head TensorType, arch string, bytes int64) int64 {
-	if arch == "x86_64" && (head == TypeQ8_0 || head == TypeQ6_K) {
+func (o MemoryOptions) reordered(head TensorType, bytes int64) int64 {
+	if o.Arch == "x86_64" && !o.AMX && (head == TypeQ8_0 || head == TypeQ6_K) {
 		return 0
 	}
 	return bytes
@@ -142,7 +150,7 @@ func (e Entry) MemoryNeed(o MemoryOptions) Need {
 	if e.Quantization == TypeQ8_0.String() {
 		head = TypeQ8_0
 	}
-	return MemoryNeed(e.Shape, e.SizeBytes, reordered(head, o.Arch, head.RowBytes(int64(e.Shape.Embedding))*int64(e.Shape.Vocab)), o)
+	return MemoryNeed(e.Shape, e.SizeBytes, o.reordered(head, head.RowBytes(int64(e.Shape.Embedding))*int64(e.Shape.Vocab)), o)
 }
 
 // MinMemoryMib returns the smallest memory setting of a Lambda function, in

@@ -129,8 +129,10 @@ func (r *reader) Read(p []byte) (int, error) {
 		if r.at >= r.size {
 			return 0, io.EOF
 		}
-		err := error(nil)
-		if r.body == nil {
+		// What the connection still holds is not given out to a caller that has
+		// stopped waiting.
+		err := r.ctx.Err()
+		if err == nil && r.body == nil {
 			err = r.connect()
 		}
 		if err == nil {

@@ -16,11 +16,13 @@ import (
 	_ "time/tzdata" // images without it have no time zones
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/llama"
+	"github.com/briefing-swarm/briefing-swarm/runtime/errortype"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
 	"github.com/briefing-swarm/briefing-swarm/runtime/guard"
@@ -28,6 +30,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
+	"github.com/briefing-swarm/briefing-swarm/runtime/stream"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -57,7 +60,7 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "bootstrap:", strings.Join(strings.Split(err.Error(), "\n"), "; "))
 		return 1
 	}
-	lambda.StartWithOptions(handler, lambda.WithSetEscapeHTML(false))
+	lambda.Start(errortype.Handler(lambda.NewHandlerWithOptions(handler, lambda.WithSetEscapeHTML(false))))
 	return 0
 }
 
@@ -76,6 +79,7 @@ var handlers = map[string]func(*process, context.Context) (any, error){
 	"normalise":   (*process).normalise,
 	"generate":    (*process).batch,
 	"queue":       (*process).queue,
+	"stream":      (*process).stream,
 	"reconcile":   (*process).reconcile,
 	"deliver":     (*process).deliver,
 	"unsubscribe": (*process).unsubscribe,
@@ -193,6 +197,17 @@ func (p *process) reader(ctx context.Context) mailout.Read {
 	}
 }
 
+func (p *process) stream(ctx context.Context) (any, error) {
+	settings, err := p.generateSettings(ctx, func(generate.Settings) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := p.load(ctx, settings); err != nil {
+		return nil, err
+	}
+	return lambdaurl.Wrap(stream.New(p.model, settings.Recipe, engine.Options{Parallel: 1}, p.meter(), p.log)), nil
+}
+
 // sink returns what makes the sink of an invocation.
 func (p *process) sink(stream string) func(context.Context) gather.Sink {
 	f := gather.NewFirehose(p.aws.Firehose, stream, gather.FirehoseOptions{})
@@ -234,8 +249,16 @@ func readText(ctx context.Context, clients *awsclient.Clients, ref object.Ref) (
 	return string(text), err
 }
 
-// worker starts to load the model and waits for it as long as INIT may take.
+// worker loads the model and returns a worker for it.
 func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Worker, error) {
+	if err := p.load(ctx, s); err != nil {
+		return nil, err
+	}
+	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+}
+
+// load starts to load the model and waits for it as long as INIT may take.
+func (p *process) load(ctx context.Context, s generate.Settings) error {
 	threads := s.Threads
 	if threads == 0 {
 		threads = engine.Threads(engine.CPUs(runtime.NumCPU()))
@@ -255,7 +278,7 @@ func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Wo
 	_, err := p.model.Wait(ctx)
 	var loading *generate.LoadingError
 	if err != nil && !errors.As(err, &loading) {
-		return nil, err
+		return err
 	}
-	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+	return nil
 }

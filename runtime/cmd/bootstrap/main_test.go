@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 )
 
@@ -33,14 +34,14 @@ func TestRefusesToStart(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "deliver, feedback, generate, normalise, queue, reconcile, unsubscribe"}},
+		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "deliver, feedback, generate, normalise, queue, reconcile, stream, unsubscribe"}},
 		"unknown handler": {map[string]string{"SWARM_HANDLER": "delever"}, []string{`SWARM_HANDLER is "delever"`}},
 		"no region":       {map[string]string{"AWS_REGION": ""}, []string{"no region"}},
 		"several faults":  {map[string]string{"SWARM_FIREHOSE_STREAM": "", "SWARM_MAX_TOKENS": "many"}, []string{"SWARM_FIREHOSE_STREAM is not set", `SWARM_MAX_TOKENS is "many"`}},
 		"no model":        {map[string]string{"SWARM_MODEL": ""}, []string{"SWARM_MODEL is not set"}},
 		"missing model":   {nil, []string{"model file /none/model.gguf does not exist"}},
 		"no GGUF":         {map[string]string{"SWARM_MODEL": text}, []string{"text.gguf", "GGUF"}},
-		"no libraries":    {map[string]string{"SWARM_MODEL": demoModel(t), "SWARM_LLAMA_LIB": empty}, []string{"load llama.cpp from " + empty}},
+		"no libraries":    {map[string]string{"SWARM_MODEL": demomodel.Find(t).Path, "SWARM_LLAMA_LIB": empty}, []string{"load llama.cpp from " + empty}},
 		"no table":        {map[string]string{"SWARM_HANDLER": "queue"}, []string{"SWARM_RESULTS_TABLE is not set", "SWARM_DEAD_LETTER_QUEUE_URL is not set"}},
 		"no sender":       {map[string]string{"SWARM_HANDLER": "deliver", "SWARM_DELIVER_AT": "8"}, []string{"SWARM_LEDGER_TABLE is not set", "SWARM_FROM", "SWARM_DELIVER_AT"}},
 		"no key":          {map[string]string{"SWARM_HANDLER": "unsubscribe"}, []string{"SWARM_LEDGER_TABLE is not set", "SWARM_UNSUBSCRIBE_KEY"}},

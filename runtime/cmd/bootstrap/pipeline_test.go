@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,33 +13,11 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/internal/pipelinetest"
 	"github.com/briefing-swarm/briefing-swarm/runtime/mailout"
 )
-
-// demoModel is the small real model that make setup fetches.
-func demoModel(t testing.TB) string {
-	t.Helper()
-	if path := os.Getenv("SWARM_MODEL"); path != "" {
-		return path
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		args, err := os.ReadFile(filepath.Join(dir, ".cache", "models", "demo.args"))
-		if err != nil {
-			continue
-		}
-		if fields := strings.Fields(string(args)); len(fields) > 1 {
-			return filepath.Join(dir, fields[1])
-		}
-	}
-	t.Fatal("no model: run make setup, or set SWARM_MODEL to a GGUF file")
-	return ""
-}
 
 // function makes a handler as a cold start of its function does.
 func function(t testing.TB, env map[string]string, out io.Writer) lambda.Handler {
@@ -54,23 +30,24 @@ func function(t testing.TB, env map[string]string, out io.Writer) lambda.Handler
 	return lambda.NewHandlerWithOptions(f, lambda.WithSetEscapeHTML(false))
 }
 
-// TestPipeline sends ten files through all handlers with a real model, while a
-// tenth of the calls to AWS fails in some way.
+// TestPipeline sends files through all handlers with a real model, while a tenth of
+// the calls to AWS fails in some way. The pipeline under the runtime interface
+// emulator does the same with ten seeds, in processes of their own.
 func TestPipeline(t *testing.T) {
-	if testing.Short() {
-		t.Skip("ten runs with a real model take a while: left out by -short")
-	}
-	const workers = 3
+	const (
+		workers = 3
+		seeds   = 4
+	)
 	server := mototest.Start(t)
 	front := mototest.NewFront(t, server)
 	safe := mototest.Clients(t, server.URL)
 	pipelinetest.Setup(t, safe)
 	mototest.Clients(t, front.URL) // from here on, the environment is the functions'
-	model := demoModel(t)
+	model := demomodel.Find(t).Path
 	logs := &countingLog{t: t}
 	env := func(handler string) map[string]string {
 		env := pipelinetest.Env(handler)
-		env["SWARM_MODEL"], env["SWARM_THREADS"], env["SWARM_MAX_TOKENS"], env["SWARM_PARALLEL"] = model, "1", "20", "4"
+		env["SWARM_MODEL"], env["SWARM_THREADS"], env["SWARM_MAX_TOKENS"], env["SWARM_PARALLEL"] = model, "1", "8", "4"
 		return env
 	}
 	mototest.LedgerTable(t, safe, "ledger")
@@ -93,7 +70,7 @@ func TestPipeline(t *testing.T) {
 		return f.Invoke(lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: fmt.Sprint(handler, "-request")}), event)
 	}
 	all := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(seeds) {
 		front.FailAtRandom(seed, 0.1)
 		o := pipelinetest.Run{
 			ID: fmt.Sprint("seed-", seed), Users: 14, Faulty: 2, BatchSize: 3, Workers: workers, Invoke: invoke, Clients: safe, Ledger: "ledger",
@@ -105,8 +82,8 @@ func TestPipeline(t *testing.T) {
 		all += faults
 		t.Logf("seed %d: %d faults %v, %d invocations made again, %d duplicate rows, %d mails, %d unknown", seed, faults, front.Faults(), o.Retries, o.Manifest.Counts.Duplicate, o.Mail.Sent, o.Mail.Unknown)
 	}
-	if all < 20 {
-		t.Errorf("%d calls failed in ten runs: too few to show anything", all)
+	if all < 2*seeds {
+		t.Errorf("%d calls failed in %d runs: too few to show anything", all, seeds)
 	}
 	if logs.metrics == 0 || logs.loads != workers {
 		t.Errorf("%d lines of metrics, %d of %d models told their load time", logs.metrics, logs.loads, workers)

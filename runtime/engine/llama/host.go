@@ -78,7 +78,7 @@ func availableMemory(root string, getenv func(string) string) int64 {
 // checkMemory refuses a model that does not fit, with the sum.
 func checkMemory(h *model.Header, o Options, available int64) error {
 	need := h.MemoryNeed(model.MemoryOptions{
-		Parallel: o.Parallel + 1, ContextPerSequence: o.ContextPerSequence,
+		Parallel: o.Parallel, ContextPerSequence: o.ContextPerSequence,
 		// A mapped file is not counted twice: its pages can be dropped again.
 		MicroBatch: o.MaxBatch,
 	})

@@ -109,13 +109,16 @@ func loadLibrary(dir string) error {
 type logTail struct {
 	mu    sync.Mutex
 	lines []string
+	all   bool // every line of every level: what llama.cpp says of its buffers, for a test
 }
 
 const logTailLines = 40
 
 // add is llama.cpp's log callback: level, NUL-ended text, user data.
 func (l *logTail) add(level int32, text *byte, _ uintptr) uintptr {
-	if text == nil || level < int32(cpp.LogLevelWarn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text == nil || level < int32(cpp.LogLevelWarn) && !l.all {
 		return 0
 	}
 	n := 0
@@ -123,13 +126,11 @@ func (l *logTail) add(level int32, text *byte, _ uintptr) uintptr {
 		n++
 	}
 	line := strings.TrimSpace(string(unsafe.Slice(text, n)))
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if line == "" {
 		return 0
 	}
 	l.lines = append(l.lines, line)
-	if len(l.lines) > logTailLines {
+	if len(l.lines) > logTailLines && !l.all {
 		l.lines = slices.Delete(l.lines, 0, len(l.lines)-logTailLines)
 	}
 	return 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
+	"github.com/briefing-swarm/briefing-swarm/runtime/guard"
 	"github.com/briefing-swarm/briefing-swarm/runtime/model"
 )
 
@@ -42,21 +43,18 @@ func SelfTest(ctx context.Context, libraryDir string) error {
 	// Without a backtrace: ggml would start a debugger for one.
 	cmd.Env = append(os.Environ(), selfTestEnv+"="+libraryDir, "GGML_NO_BACKTRACE=1", "GOTRACEBACK=none")
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err = cmd.Run()
-	if err == nil {
+	code, err := guard.Watch(cmd, &stderr)
+	switch {
+	case code == 0 && err == nil:
 		return nil
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	said := strings.TrimSpace(stderr.String())
-	if strings.Contains(said, "SIGILL") || strings.Contains(err.Error(), "illegal instruction") {
+	case errors.Is(err, guard.ErrIllegalInstruction):
 		return &ProcessorError{Dir: libraryDir, CPU: cpuName("/proc/cpuinfo")}
 	}
-	line, _, _ := strings.Cut(said, "\n")
+	line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
 	if line == "" {
-		line = err.Error()
+		line = fmt.Sprintf("the self-test ended with code %d", code)
 	}
 	return &LibraryError{Dir: libraryDir, Err: errors.New(line)}
 }

@@ -52,6 +52,7 @@ func Env(handler string) map[string]string {
 	return map[string]string{
 		"SWARM_HANDLER": handler, "SWARM_TENANT": "acme", "SWARM_RUNS_BUCKET": RunsBucket, "SWARM_FIREHOSE_STREAM": Stream,
 		"SWARM_BRIEFINGS_BUCKET": OutputBucket, "SWARM_BRIEFINGS_PREFIX": parquetPath, "SWARM_USD_PER_RECORD": "0.00016",
+		mailout.EnvLedgerTable: "ledger", mailout.EnvFrom: "Desk <desk@briefings.example>", mailout.EnvRatePerSec: "200",
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/internal/demomodel"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/internal/pipelinetest"
-	"github.com/briefing-swarm/briefing-swarm/runtime/mailout"
 )
 
 // function makes a handler as a cold start of its function does.
@@ -52,10 +51,8 @@ func TestPipeline(t *testing.T) {
 	}
 	mototest.LedgerTable(t, safe, "ledger")
 	mototest.Sender(t, safe, "desk@briefings.example")
-	mailer := env("deliver")
-	mailer[mailout.EnvLedgerTable], mailer[mailout.EnvFrom], mailer[mailout.EnvRatePerSec] = "ledger", "Desk <desk@briefings.example>", "200"
 	functions := map[string]lambda.Handler{
-		"normalise": function(t, env("normalise"), logs), "reconcile": function(t, env("reconcile"), logs), "deliver": function(t, mailer, logs),
+		"normalise": function(t, env("normalise"), logs), "reconcile": function(t, env("reconcile"), logs), "deliver": function(t, env("deliver"), logs),
 	}
 	for i := range workers {
 		functions[fmt.Sprint("generate", i)] = function(t, env("generate"), logs)

@@ -136,6 +136,11 @@ type Args struct {
 	// sesRecipientsPerSec, sfnTransitionsPerSec. What is not given is taken to be
 	// AWS's default.
 	AccountQuotas map[string]float64 `pulumi:"accountQuotas"`
+	// ReadAccountQuotas asks Service Quotas for lambdaConcurrency,
+	// sfnTransitionsPerSec and, with mail, the two of SES, where AccountQuotas does
+	// not give them, in every preview and update. What can't be read is taken to be
+	// AWS's default, with a warning. Default false.
+	ReadAccountQuotas bool `pulumi:"readAccountQuotas"`
 	// Calibration says how fast a worker is: a name ("graviton2", "x86-avx512")
 	// or the JSON that swarm bench writes. Default: the one of Architecture.
 	Calibration string `pulumi:"calibration"`

@@ -29,10 +29,15 @@ const (
 // after it, and of its provider. All faults of the arguments are in one
 // *ArgsError, and nothing is created then.
 func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOption) (*BriefingSwarm, error) {
-	region, err := providerRegion(ctx, opts)
+	provider, err := childProvider(opts)
 	if err != nil {
 		return nil, err
 	}
+	region, err := providerRegion(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	args, unread := withQuotas(ctx, args, provider)
 	d, err := resolve(name, args, region)
 	if err != nil {
 		return nil, err
@@ -49,6 +54,11 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 	if err := ctx.Log.Info(d.review(name), &pulumi.LogArgs{Resource: c}); err != nil {
 		return nil, fmt.Errorf("show the cost review: %w", err)
 	}
+	if len(unread) > 0 {
+		if err := ctx.Log.Warn(unreadQuotas(unread), &pulumi.LogArgs{Resource: c}); err != nil {
+			return nil, fmt.Errorf("warn of quotas: %w", err)
+		}
+	}
 	s := &swarm{ctx: ctx, name: name, design: d, parent: c}
 	st, err := s.build()
 	if err != nil {
@@ -61,14 +71,13 @@ func NewBriefingSwarm(ctx *pulumi.Context, name string, args *Args, opts ...pulu
 	return c, ctx.RegisterResourceOutputs(c, c.Outputs())
 }
 
-// providerRegion asks for the region of the provider that the children will
-// have. It is empty where a preview can't know it.
-func providerRegion(ctx *pulumi.Context, opts []pulumi.ResourceOption) (string, error) {
-	// The component is not registered yet, and its children's provider is that of
-	// its options, or its parent's.
+// childProvider are the options for calls to the provider that the children will
+// have: the component is not registered yet, and theirs is that of its options,
+// or its parent's.
+func childProvider(opts []pulumi.ResourceOption) ([]pulumi.InvokeOption, error) {
 	o, err := pulumi.NewResourceOptions(opts...)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var invoke []pulumi.InvokeOption
 	if o.Parent != nil {
@@ -79,7 +88,13 @@ func providerRegion(ctx *pulumi.Context, opts []pulumi.ResourceOption) (string, 
 			invoke = append(invoke, pulumi.Provider(p))
 		}
 	}
-	region, err := aws.GetRegion(ctx, nil, invoke...)
+	return invoke, nil
+}
+
+// providerRegion asks for the region of the children's provider. It is empty
+// where a preview can't know it.
+func providerRegion(ctx *pulumi.Context, provider []pulumi.InvokeOption) (string, error) {
+	region, err := aws.GetRegion(ctx, nil, provider...)
 	if err != nil {
 		return "", fmt.Errorf("ask for the AWS provider's region: %w", err)
 	}

@@ -170,3 +170,68 @@ func TestHonestAfterTransform(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", r.Exit(), r.Text)
 	}
 }
+
+// BenchmarkPreview is a preview of the full configuration, without the policy
+// pack and with it: the difference is what the pack adds.
+func BenchmarkPreview(b *testing.B) {
+	e := enginetest.New(b)
+	s := e.Inline("swarm", "full", map[string]string{"aws:region": "us-east-1"}, swarm("acme", full))
+	for _, pack := range []string{"", buildtool.Own(b, "policy/pack", "briefing-swarm-policies")} {
+		s.PolicyPack = pack
+		name := "without"
+		if pack != "" {
+			name = "with"
+		}
+		b.Run(name+"-policies", func(b *testing.B) {
+			for b.Loop() {
+				if r := s.Preview(); r.Err != nil {
+					b.Fatal(r.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestReadAccountQuotas reads the account's quotas through the provider, once
+// for two swarms; what may not be read leaves a warning and the defaults.
+func TestReadAccountQuotas(t *testing.T) {
+	program := func(ctx *pulumi.Context) error {
+		for _, name := range []string{"acme", "bolt"} {
+			args := minimal()
+			args.ReadAccountQuotas, args.MaxConcurrency = true, 400
+			args.AccountQuotas = map[string]float64{"sfnTransitionsPerSec": 800}
+			if _, err := component.NewBriefingSwarm(ctx, name, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, test := range []struct {
+		name, quotas string
+		exit         int
+		want         string
+		invokes      int
+	}{
+		{"just enough", `{"lambda/L-B99A9384": 450}`, 0, "Lambda concurrent executions               405           450", 1},
+		{"too little", `{"lambda/L-B99A9384": 10}`, 1, "the account's 10 without", 1},
+		{"denied", "denied", 0, "lambdaConcurrency (lambda/L-B99A9384): ", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := enginetest.New(t)
+			e.Env["STANDIN_QUOTAS"] = test.quotas
+			r := e.Inline("swarm", "quotas", map[string]string{"aws:region": "us-east-1"}, program).Preview()
+			if logs := strings.Join(r.Logs, "\n"); r.Exit() != test.exit || !strings.Contains(logs, test.want) {
+				t.Errorf("exit code %d, want %d with %q:\n%s", r.Exit(), test.exit, test.want, logs)
+			}
+			invokes := 0
+			for _, call := range e.Calls() {
+				if call.Method == "Invoke" && strings.Contains(call.URN, "getServiceQuota") {
+					invokes++
+				}
+			}
+			if invokes != test.invokes {
+				t.Errorf("Service Quotas was asked %d times, want %d", invokes, test.invokes)
+			}
+		})
+	}
+}

@@ -212,8 +212,9 @@ func (f *front) AnalyzeStack(ctx context.Context, r *pulumirpc.AnalyzeStackReque
 	return response, nil
 }
 
-func (f *front) Remediate(ctx context.Context, r *pulumirpc.AnalyzeRequest) (*pulumirpc.RemediateResponse, error) {
-	return f.behind.Remediate(ctx, r)
+// Remediate does nothing: no policy changes a resource.
+func (f *front) Remediate(context.Context, *pulumirpc.AnalyzeRequest) (*pulumirpc.RemediateResponse, error) {
+	return &pulumirpc.RemediateResponse{}, nil
 }
 
 func (f *front) GetPluginInfo(ctx context.Context, r *emptypb.Empty) (*pulumirpc.PluginInfo, error) {

@@ -193,7 +193,7 @@ func (in Inputs) bill(cases [3]work, speeds Speeds) Bill {
 			func(work) float64 { return MemoryGB(deliveryMemoryMib) * (users/deliveryMailsPerSec + children) })
 		run(GroupDeliver, "lambda.delivery_requests", "lambda.requests", "Lambda: delivery requests", FromInputs, func(work) float64 { return children })
 		run(GroupDeliver, "sfn.delivery", "sfn.transition", "Step Functions: delivery transitions", FromInputs,
-			func(w work) float64 { return 6*files(w) + childTransitions*children })
+			func(w work) float64 { return deliveryTransitions*files(w) + childTransitions*children })
 	}
 
 	kept := runs * float64(in.RetentionDays) * 24 / HoursPerMonth // runs whose data is there at a time

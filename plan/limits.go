@@ -84,13 +84,17 @@ func MaxBatchBySec(limitSec, startSec, secPerUser float64) int {
 	return int(max(0, min(maxBatch, (limitSec-startSec)/secPerUser)))
 }
 
+// childSharedBytes is what is left of a child's input for what all its records
+// share, and for what a call's answer adds to it on the way round.
+const childSharedBytes = 8 << 10
+
 // MaxBatchByBytes is the largest batch of such records that fits in a child's
-// input, with 1 KiB left for what all of them share.
+// input beside childSharedBytes.
 func MaxBatchByBytes(recordBytes int) int {
 	if recordBytes <= 0 {
 		return maxBatch
 	}
-	return min(maxBatch, (ChildInputMaxBytes-1024)/recordBytes)
+	return min(maxBatch, (ChildInputMaxBytes-childSharedBytes)/recordBytes)
 }
 
 // maxBatch bounds BatchSize; a batch that large never ends in time anyway.

@@ -194,7 +194,7 @@ func (in Inputs) resolve() (Inputs, Speeds, error) {
 	}
 	if batchOK && in.RecordBytes >= 0 && in.recordBytes() <= RecordMaxBytes {
 		if most := MaxBatchByBytes(int(in.recordBytes())); in.BatchSize > most {
-			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", FormatNumber(in.recordBytes()), FormatNumber(ChildInputMaxBytes)),
+			add("batchSize", withUnit(float64(in.BatchSize), "users"), fmt.Sprintf("%s (%s of %s B each in a child's input of %s B)", withUnit(float64(most), "users"), "records", FormatNumber(in.recordBytes()), FormatNumber(ChildInputMaxBytes-childSharedBytes)),
 				"lower batchSize, or leave out fields that the prompt does not use")
 		}
 	}

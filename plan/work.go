@@ -96,9 +96,11 @@ const (
 	// A log line group of one call: START, END, REPORT, ours and the metrics.
 	logBytesPerCall = 4096
 	// State transitions of the parent in one run, and of one child: its start,
-	// its task and its choice.
-	runTransitions   = 14
-	childTransitions = 3
+	// its task and its choice. Those of one file's delivery, with no notice at its
+	// end, as component/states writes them.
+	runTransitions      = 14
+	childTransitions    = 3
+	deliveryTransitions = 10
 	// Parquet keeps so much of a JSON row.
 	parquetShare = 0.4
 	ledgerBytes  = 200

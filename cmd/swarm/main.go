@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // so that --time-zone needs nothing of the machine
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,7 @@ func newRootCmd() *cobra.Command {
 	})
 	root.AddCommand(
 		newRunCmd(),
+		newDeliverCmd(),
 		newLintCmd(),
 		newModelCmd(),
 		newBenchCmd(),

@@ -194,6 +194,12 @@ func (f *runFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	opt.OnProgress = show
 	m, err := local.Run(ctx, opt)
 	done()
+	if mail := opt.Mail; mail != nil {
+		if sender, ok := mail.Sender.(io.Closer); ok {
+			// The server is told goodbye; the mails are out already.
+			_ = sender.Close()
+		}
+	}
 	var conflict *local.ConflictError
 	var option *engine.OptionError
 	switch {
@@ -327,9 +333,13 @@ func (f *runFlags) mailOptions() (*local.Mail, error) {
 	}
 	settings := deliver.Settings{From: f.from, Brand: f.brand}
 	if f.unsubscribeURL != "" {
-		links, err := deliver.NewUnsubscribeLinks(f.unsubscribeURL, []byte(os.Getenv(unsubscribeKeyEnv)))
+		keys, err := deliver.ParseUnsubscribeKeys(os.Getenv(unsubscribeKeyEnv))
 		if err != nil {
-			return nil, fmt.Errorf("%w (--unsubscribe-url, and the key in $%s)", err, unsubscribeKeyEnv)
+			return nil, fmt.Errorf("--unsubscribe-url: %w (in $%s)", err, unsubscribeKeyEnv)
+		}
+		links, err := deliver.NewUnsubscribeLinks(f.unsubscribeURL, keys)
+		if err != nil {
+			return nil, fmt.Errorf("--unsubscribe-url: %w", err)
 		}
 		settings.UnsubscribeURL = links.URL
 	}
@@ -452,7 +462,7 @@ func (f *runFlags) summarise(w io.Writer, m *local.Manifest) {
 		for _, part := range []struct {
 			n    int64
 			what string
-		}{{mail.NoAddress, "without an address"}, {mail.Failed, "failed"}, {mail.Unknown, "of unknown fate, not sent again"}} {
+		}{{mail.Already, "sent before"}, {mail.NoAddress, "without an address"}, {mail.Failed, "failed"}, {mail.Unknown, "of unknown fate, not sent again"}} {
 			if part.n > 0 {
 				fmt.Fprintf(w, ", %d %s", part.n, part.what)
 			}

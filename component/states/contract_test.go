@@ -55,6 +55,10 @@ func TestContract(t *testing.T) {
 					t.Errorf("%s: %T is tried again %d times only", name, err, n)
 				}
 			}
+			// A function whose concurrency the delivery of another file uses up.
+			if n := attempts(state, "Lambda.TooManyRequestsException"); strings.HasPrefix(name, "delivery") && n < 7200/60 {
+				t.Errorf("%s: a busy function is tried again %d times only, in a window of two hours", name, n)
+			}
 		})
 		if want := map[bool]int{true: 4, false: 3}[strings.HasPrefix(name, "run")]; calls != want {
 			t.Errorf("%s calls functions in %d states, want %d", name, calls, want)

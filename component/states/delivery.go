@@ -23,15 +23,16 @@ type Delivery struct {
 	DeliverTimeoutSec int
 	// RunsBucket gets the receipts of the batches, below deliveries/.
 	RunsBucket string
-	// MaxInputBytesPerBatch bounds a batch beside the number of rows, up to
-	// 262,144, the default where it is 0.
+	// MaxInputBytesPerBatch bounds a batch beside the number of rows, as that of
+	// Run.
 	MaxInputBytesPerBatch int
 	// ToleratedFailurePercentage of the rows may be in batches that failed. A
 	// mail that can't be sent fails no batch, so that 0 is a good choice: SES that
 	// refuses to send for this account then ends the map with the first batch.
 	ToleratedFailurePercentage int
-	// WindowSec is how long a batch is tried again while the sending rate or the
-	// concurrency of the function is used up, 60 to 86,400 s.
+	// WindowSec is how long a call is tried again while the sending rate or the
+	// concurrency of the function is used up, as by the delivery of another file,
+	// 60 to 86,400 s.
 	WindowSec int
 	// TimeoutSec ends a delivery from outside, up to a year; nothing is told
 	// then. The wait until the time of delivery is part of it. 0 is none.
@@ -98,7 +99,7 @@ func (d Delivery) Machine() (Machine, error) {
 func (d Delivery) start(p partition) map[string]State {
 	schedule := p.call(d.DeliverFunction, d.DeliverTimeoutSec, Template{
 		"schedule": Template{"bucket.$": "$.input.bucket", "key.$": "$.input.key"},
-	}, never(unsendable...), later(8, passing...), crashed())
+	}, never(unsendable...), later(d.attempts(), passing...), crashed())
 	defaults := Template{"retry_unknown": false}
 	schedule.ResultSelector = Template{
 		"wait_until.$": "$.Payload.wait_until", "workers.$": "$.Payload.workers", "batch_size.$": "$.Payload.batch_size",

@@ -38,6 +38,7 @@ type mailing struct {
 
 	mu      sync.Mutex
 	waitFor time.Duration
+	refused int            // how many schedule events Lambda refuses
 	begun   time.Time      // of the first batch
 	planned time.Time      // when the schedule says it begins
 	mailed  map[string]int // by user
@@ -90,6 +91,10 @@ func (m *mailing) deliver(_ context.Context, text []byte) ([]byte, error) {
 	if event.Schedule != nil {
 		if event.Schedule.Bucket != outputBucket || !strings.HasSuffix(event.Schedule.Key, ".parquet") {
 			m.t.Errorf("the event of a schedule is %s", text)
+		}
+		if m.refused > 0 {
+			m.refused--
+			return nil, statestest.ErrThrottle
 		}
 		m.planned = time.Now().Add(m.waitFor).Truncate(time.Second)
 		return json.Marshal(map[string]any{"wait_until": m.planned.UTC().Format(time.RFC3339), "workers": 2, "rate_per_sec": 14, "batch_size": 3})
@@ -245,6 +250,7 @@ func TestDelivery(t *testing.T) {
 	t.Run("busy", func(t *testing.T) {
 		t.Parallel()
 		m := newMailing(t, a, c, nil)
+		m.refused = 2
 		m.fail = func(_ []string, n int) error {
 			return []error{statestest.ErrThrottle, ThrottledError{errors.New("SES is busy")}, statestest.ErrThrottle, nil}[min(n, 3)]
 		}

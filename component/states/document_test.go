@@ -179,7 +179,7 @@ func TestFaults(t *testing.T) {
 	run := states.Run{
 		NormaliseFunction: "normalise", GenerateFunction: "arn:aws:lambda:eu-west-1:123456789012:function:acme-generate:$LATEST",
 		ReconcileFunction: "arn:aws:lambda:eu-west-1:123456789012:function:acme-reconcile", NormaliseTimeoutSec: 0, GenerateTimeoutSec: 901,
-		ReconcileTimeoutSec: -1, ClaimsTable: "a b", RunsBucket: "Runs", MaxConcurrency: 10_001, MaxItemsPerBatch: 0, MaxInputBytesPerBatch: 262_145,
+		ReconcileTimeoutSec: -1, ClaimsTable: "a b", RunsBucket: "Runs", MaxConcurrency: 10_001, MaxItemsPerBatch: 0, MaxInputBytesPerBatch: 253_953,
 		ToleratedFailurePercentage: 101, BufferSec: 0, SettleSec: -1, ReconcileAttempts: 101, TimeoutSec: -1, TopicArn: "topic", Comment: strings.Repeat("x", 201),
 	}
 	delivery := states.Delivery{

@@ -22,13 +22,17 @@ func (e *FieldError) Error() string {
 // Limits of AWS, as read in a public copy of its documentation on 2026-11-30.
 const (
 	maxConcurrency = 10_000
-	maxInputBytes  = 262_144
 	lambdaMaxSec   = 900
 	// executionMaxSec is a year, the most that a STANDARD execution lasts.
 	executionMaxSec = 365 * 24 * 3600
 	// firehoseBufferMaxSec is the longest buffer of Firehose.
 	firehoseBufferMaxSec = 900
 )
+
+// maxInputBytes is what a batch may have of the 256 KiB that Step Functions
+// allows for the data of a state: beside the items a child keeps what all
+// batches have in common and the receipts of two calls.
+const maxInputBytes = 262_144 - 8<<10
 
 // maxItems is what the handlers take in one batch.
 const maxItems = 10_000

@@ -37,7 +37,8 @@ type Run struct {
 	// MaxConcurrency bounds the batches at one time, 1 to 10,000.
 	MaxConcurrency int
 	// A batch has at most MaxItemsPerBatch records, 1 to 10,000, and at most
-	// MaxInputBytesPerBatch of them, up to 262,144, the default where it is 0.
+	// MaxInputBytesPerBatch of them, up to 253,952, the default where it is 0: the
+	// rest of 256 KiB is for what a child keeps beside them.
 	MaxItemsPerBatch, MaxInputBytesPerBatch int
 	// ToleratedFailurePercentage of the records may be in batches that failed;
 	// beyond that the map ends. 0 to 100.
@@ -54,7 +55,8 @@ type Run struct {
 	ReconcileAttempts int
 
 	// TimeoutSec ends a run from outside, up to a year. Nothing is told or
-	// marked then, so it should be generous. 0 is none.
+	// marked then, as after StopExecution: the claim stays as it is, until an
+	// execution with again takes it over. 0 is none.
 	TimeoutSec int
 	// TopicArn is an SNS topic that is told how each run ended; empty is none.
 	TopicArn string

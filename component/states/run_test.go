@@ -193,6 +193,31 @@ func TestRun(t *testing.T) {
 		}
 	})
 
+	t.Run("largest_batch", func(t *testing.T) {
+		t.Parallel()
+		// Four records that fill a batch as far as it may be filled, in a child
+		// that keeps two receipts beside them.
+		w := newWorld(t, a, c, nil)
+		attempts := map[string]int{}
+		w.refuse = func(row briefing.Row) bool {
+			attempts[row.UserID]++
+			return attempts[row.UserID] < 1+int(row.UserID[len(row.UserID)-1]-'0')
+		}
+		var text strings.Builder
+		text.WriteString("user_id,note\n")
+		for i := range 4 {
+			id := fmt.Sprintf("u-%d", i)
+			fmt.Fprintf(&text, "%s,%s\n", id, strings.Repeat("x", 253_952/4-len(`{"user_id":"u-0","note":""},`)))
+		}
+		key := "inputs/" + w.name + ".csv"
+		w.put(key, text.String())
+		e := w.run("1", objectCreated(inputBucket, key, ""))
+		w.ended(e, "SUCCEEDED", "", w.claim(inputBucket, key, ""), "complete")
+		if m := w.manifest("1"); m.Counts.Failed != 4 || w.called("g") != 4 {
+			t.Errorf("%d calls, counts %+v", w.called("g"), m.Counts)
+		}
+	})
+
 	t.Run("failed_batches_and_redrive", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, a, c, func(r *states.Run) { r.ToleratedFailurePercentage = 40 })

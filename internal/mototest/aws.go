@@ -114,6 +114,25 @@ func Table(t testing.TB, c *awsclient.Clients, name, key string) {
 	}
 }
 
+// LedgerTable makes a table with the keys of the sent-ledger.
+func LedgerTable(t testing.TB, c *awsclient.Clients, name string) {
+	t.Helper()
+	key := func(name string, kind dynamotypes.KeyType) dynamotypes.KeySchemaElement {
+		return dynamotypes.KeySchemaElement{AttributeName: &name, KeyType: kind}
+	}
+	attribute := func(name string) dynamotypes.AttributeDefinition {
+		return dynamotypes.AttributeDefinition{AttributeName: &name, AttributeType: dynamotypes.ScalarAttributeTypeS}
+	}
+	_, err := c.DynamoDB.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: &name, BillingMode: dynamotypes.BillingModePayPerRequest,
+		AttributeDefinitions: []dynamotypes.AttributeDefinition{attribute("run_id"), attribute("user_id")},
+		KeySchema:            []dynamotypes.KeySchemaElement{key("run_id", dynamotypes.KeyTypeHash), key("user_id", dynamotypes.KeyTypeRange)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Queue makes a queue and returns its URL.
 func Queue(t testing.TB, c *awsclient.Clients, name string) string {
 	t.Helper()

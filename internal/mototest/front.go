@@ -28,7 +28,7 @@ const (
 	CutBefore         // the connection ends, nothing was done
 	CutAfter          // it was done, but the connection ends before the answer
 	CutBody           // the connection ends in the middle of the answer
-	Partial           // of PutRecordBatch: about half of the records are refused
+	Partial           // of PutRecordBatch and SendBulkEmail: about half of the entries are refused
 	Denied            // HTTP 403, which stays
 )
 
@@ -42,7 +42,7 @@ const SlowBy = 300 * time.Millisecond
 
 // Call is one HTTP request to a service.
 type Call struct {
-	Service   string // s3, firehose, dynamodb, sqs
+	Service   string // s3, firehose, dynamodb, sqs, secretsmanager, ses
 	Operation string // PutRecordBatch, or for S3 the method and the key
 	N         int    // calls of this service and operation before it
 }
@@ -58,6 +58,7 @@ type Front struct {
 	rule   func(Call) Fault
 	counts map[string]int
 	faults map[Fault]int
+	ses    ses
 }
 
 // NewFront returns a front that fails nothing yet. It ends with the test.
@@ -86,7 +87,7 @@ func (f *Front) FailAtRandom(seed uint64, share float64) {
 			return None
 		}
 		kinds := []Fault{Throttle, ServerError, Slow, CutBefore, CutAfter, CutBody}
-		if c.Operation == "PutRecordBatch" {
+		if c.Operation == "PutRecordBatch" || c.Operation == "SendBulkEmail" {
 			kinds = append(kinds, Partial, Partial)
 		}
 		return kinds[rng.IntN(len(kinds))]
@@ -134,12 +135,15 @@ func (f *Front) decide(c Call) Fault {
 // header.
 func callOf(r *http.Request) Call {
 	target := r.Header.Get("X-Amz-Target")
+	if strings.HasPrefix(r.URL.Path, sesPath) {
+		return Call{Service: "ses", Operation: sesOperation(r)}
+	}
 	if target == "" {
 		return Call{Service: "s3", Operation: r.Method + " " + r.URL.Path}
 	}
 	prefix, operation, _ := strings.Cut(target, ".")
 	c := Call{Operation: operation}
-	for _, service := range []string{"Firehose", "DynamoDB", "SQS"} {
+	for _, service := range []string{"Firehose", "DynamoDB", "SQS", "secretsmanager"} {
 		if strings.Contains(prefix, service) {
 			c.Service = strings.ToLower(service)
 		}
@@ -164,12 +168,23 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case CutBefore:
 		panic(http.ErrAbortHandler)
 	case Partial:
+		if c.Service == "ses" {
+			status, header, answer := f.answerSES(r, c, body, true)
+			copyHeader(w, header, len(answer))
+			w.WriteHeader(status)
+			w.Write(answer)
+			return
+		}
 		f.partial(w, r, body)
 	default:
 		if fault == Slow {
 			time.Sleep(SlowBy)
 		}
-		status, header, answer := f.forward(r, body)
+		answerTo := f.forward
+		if c.Service == "ses" {
+			answerTo = func(r *http.Request, body []byte) (int, http.Header, []byte) { return f.answerSES(r, c, body, false) }
+		}
+		status, header, answer := answerTo(r, body)
 		if fault == CutAfter {
 			panic(http.ErrAbortHandler)
 		}
@@ -222,6 +237,8 @@ func throttle(w http.ResponseWriter, c Call) {
 		refuse(w, c, http.StatusInternalServerError, "ServiceUnavailableException")
 	case "dynamodb":
 		refuse(w, c, http.StatusBadRequest, "ProvisionedThroughputExceededException")
+	case "ses":
+		refuse(w, c, http.StatusTooManyRequests, "TooManyRequestsException")
 	default:
 		refuse(w, c, http.StatusBadRequest, "ThrottlingException")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/deprecated"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
+	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 )
 
 // parquetRow is a row as Firehose's record format conversion writes it for the
@@ -62,18 +63,39 @@ func ConvertToParquet(t testing.TB, c *awsclient.Clients, bucket, from, to strin
 		if err != nil {
 			t.Fatalf("%s would be in Firehose's error prefix: %v", key, err)
 		}
-		var out bytes.Buffer
-		w := parquet.NewGenericWriter[parquetRow](&out)
-		if _, err := w.Write(rows); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		Put(t, c, bucket, target, out.Bytes())
+		Put(t, c, bucket, target, encode(t, rows))
 		total += len(rows)
 	}
 	return total
+}
+
+// Converted returns rows as a Parquet object of Firehose's.
+func Converted(t testing.TB, rows []briefing.Row) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	for _, row := range rows {
+		if err := json.NewEncoder(&text).Encode(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	converted, err := convert(text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encode(t, converted)
+}
+
+func encode(t testing.TB, rows []parquetRow) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := parquet.NewGenericWriter[parquetRow](&out)
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 // convert reads concatenated JSON objects.

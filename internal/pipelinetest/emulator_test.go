@@ -32,6 +32,8 @@ func TestPipelineUnderEmulator(t *testing.T) {
 	server := mototest.Start(t)
 	clients := mototest.Clients(t, server.URL)
 	pipelinetest.Setup(t, clients)
+	mototest.LedgerTable(t, clients, "ledger")
+	mototest.Sender(t, clients, "desk@briefings.example")
 	front := mototest.NewFront(t, server)
 
 	program := rietest.Program(t, "./runtime/cmd/bootstrap", "")
@@ -49,6 +51,7 @@ func TestPipelineUnderEmulator(t *testing.T) {
 	functions := map[string][]*rietest.Instance{
 		"normalise": {rietest.Start(t, options("normalise"))},
 		"reconcile": {rietest.Start(t, options("reconcile"))},
+		"deliver":   {rietest.Start(t, options("deliver"))},
 		"generate":  rietest.NewPool(t, workers, options("generate")).Instances(),
 	}
 	invoke := func(ctx context.Context, handler string, worker int, event []byte) ([]byte, error) {
@@ -64,12 +67,13 @@ func TestPipelineUnderEmulator(t *testing.T) {
 		front.FailAtRandom(seed, share)
 		start := time.Now()
 		outcome := pipelinetest.Run{
-			ID: fmt.Sprintf("seed-%d", seed), Users: 24, Faulty: 2, BatchSize: 4, Workers: workers, Invoke: invoke, Clients: clients,
+			ID: fmt.Sprintf("seed-%d", seed), Users: 24, Faulty: 2, BatchSize: 4, Workers: workers, Invoke: invoke, Clients: clients, Ledger: "ledger",
 		}.Do(t)
 		for _, n := range front.Faults() {
 			faults += n
 		}
-		t.Logf("seed %d: %.1f s, faults %v, %d invocations made again", seed, time.Since(start).Seconds(), front.Faults(), outcome.Retries)
+		t.Logf("seed %d: %.1f s, faults %v, %d invocations made again, %d mails, %d unknown",
+			seed, time.Since(start).Seconds(), front.Faults(), outcome.Retries, outcome.Mail.Sent, outcome.Mail.Unknown)
 		if t.Failed() {
 			break
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
+	"github.com/briefing-swarm/briefing-swarm/runtime/mailout"
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
 )
@@ -49,6 +52,7 @@ func Env(handler string) map[string]string {
 	return map[string]string{
 		"SWARM_HANDLER": handler, "SWARM_TENANT": "acme", "SWARM_RUNS_BUCKET": RunsBucket, "SWARM_FIREHOSE_STREAM": Stream,
 		"SWARM_BRIEFINGS_BUCKET": OutputBucket, "SWARM_BRIEFINGS_PREFIX": parquetPath, "SWARM_USD_PER_RECORD": "0.00016",
+		mailout.EnvLedgerTable: "ledger", mailout.EnvFrom: "Desk <desk@briefings.example>", mailout.EnvRatePerSec: "200",
 	}
 }
 
@@ -67,6 +71,8 @@ type Run struct {
 	Clients *awsclient.Clients
 	// Attempts is how often a state is tried, as its Retry says. Default 5.
 	Attempts int
+	// Ledger is the table of the sent-ledger; "" leaves the mail out.
+	Ledger string
 }
 
 // Outcome is what came of a run.
@@ -74,7 +80,8 @@ type Outcome struct {
 	Normalised normalise.Result
 	Receipts   []generate.Receipt
 	Manifest   reconcile.Manifest
-	Retries    int // invocations that failed and were made again
+	Mail       mailout.Receipt // of all batches together
+	Retries    int             // invocations that failed and were made again
 }
 
 // input is the file of the run: good users, and rows that are none.
@@ -110,6 +117,9 @@ func (r Run) Do(t testing.TB) Outcome {
 	mototest.ConvertToParquet(t, r.Clients, OutputBucket, rawPrefix, parquetPath)
 	r.call(t, &o, "reconcile", map[string]any{"run_id": r.ID}, &o.Manifest)
 	r.check(t, o)
+	if r.Ledger != "" {
+		r.deliver(t, &o)
+	}
 	return o
 }
 
@@ -204,6 +214,104 @@ func (r Run) generate(t testing.TB, o *Outcome) {
 	}
 	for n := range retried {
 		o.Retries += n
+	}
+}
+
+// deliver mails the rows of all Parquet objects, one object after the other, as
+// the delivery's state machine does: it plans, then calls each batch again with
+// what remains of it. Whoever has two rows gets one mail.
+func (r Run) deliver(t testing.TB, o *Outcome) {
+	t.Helper()
+	rows := 0
+	for _, key := range mototest.Keys(t, r.Clients, OutputBucket, parquetPath) {
+		items := r.items(t, key)
+		if len(items) == 0 {
+			continue
+		}
+		var plan mailout.Plan
+		r.call(t, o, "deliver", map[string]any{"schedule": map[string]string{"bucket": OutputBucket, "key": key}}, &plan)
+		for from := 0; from < len(items); from += r.BatchSize {
+			batch := items[from:min(from+r.BatchSize, len(items))]
+			rows += len(batch)
+			r.mail(t, o, map[string]any{"BatchInput": map[string]string{"bucket": OutputBucket, "key": key}, "Items": batch})
+		}
+	}
+	m := o.Mail
+	if sum := m.Sent + m.AlreadySent + m.Skipped + m.Failed + m.Unknown; sum != rows || m.Sent+m.Unknown < r.Users || m.Sent > r.Users || m.Failed > 0 {
+		t.Errorf("run %s: %d rows of %d users, the receipts say %+v", r.ID, rows, r.Users, m)
+	}
+	r.checkLedger(t, m)
+}
+
+// items returns a Parquet object's rows of this run as the map's reader makes
+// them.
+func (r Run) items(t testing.TB, key string) []map[string]any {
+	t.Helper()
+	body := mototest.Get(t, r.Clients, OutputBucket, key)
+	type row struct {
+		RunID    *string `parquet:"run_id,optional" json:"run_id"`
+		UserID   *string `parquet:"user_id,optional" json:"user_id"`
+		Email    *string `parquet:"email,optional" json:"email"`
+		Name     *string `parquet:"name,optional" json:"name"`
+		Locale   *string `parquet:"locale,optional" json:"locale"`
+		Status   *string `parquet:"status,optional" json:"status"`
+		Subject  *string `parquet:"subject,optional" json:"subject"`
+		Briefing *string `parquet:"briefing,optional" json:"briefing"`
+	}
+	all, err := parquet.Read[row](bytes.NewReader(body), int64(len(body)))
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	var items []map[string]any
+	for _, one := range all {
+		if one.RunID == nil || *one.RunID != r.ID {
+			continue
+		}
+		items = append(items, map[string]any{
+			"run_id": one.RunID, "user_id": one.UserID, "email": one.Email, "name": one.Name, "locale": one.Locale, "status": one.Status,
+			"subject": one.Subject, "briefing": one.Briefing, "generated_at": "2026-11-30T07:50:00.000Z",
+		})
+	}
+	return items
+}
+
+// mail calls the handler for one batch until nothing remains.
+func (r Run) mail(t testing.TB, o *Outcome, event map[string]any) {
+	t.Helper()
+	for {
+		var receipt mailout.Receipt
+		r.call(t, o, "deliver", event, &receipt)
+		o.Mail.Sent += receipt.Sent
+		o.Mail.AlreadySent += receipt.AlreadySent
+		o.Mail.Skipped += receipt.Skipped
+		o.Mail.Failed += receipt.Failed
+		o.Mail.Unknown += receipt.Unknown
+		if receipt.RemainingItems == 0 {
+			return
+		}
+		event["remaining"] = receipt.Remaining
+	}
+}
+
+// checkLedger holds the receipts against the table.
+func (r Run) checkLedger(t testing.TB, m mailout.Receipt) {
+	t.Helper()
+	condition := "run_id = :run"
+	out, err := r.Clients.DynamoDB.Query(t.Context(), &dynamodb.QueryInput{
+		TableName: &r.Ledger, KeyConditionExpression: &condition,
+		ExpressionAttributeValues: map[string]types.AttributeValue{":run": &types.AttributeValueMemberS{Value: r.ID}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]int{}
+	for _, item := range out.Items {
+		if state, ok := item["state"].(*types.AttributeValueMemberS); ok {
+			states[state.Value]++
+		}
+	}
+	if states["sent"]+states["claimed"] != r.Users || states["claimed"] > m.Unknown {
+		t.Errorf("run %s: the ledger has %v for %d users, the receipts say %+v", r.ID, states, r.Users, m)
 	}
 }
 

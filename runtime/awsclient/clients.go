@@ -4,7 +4,9 @@ package awsclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +20,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/firehose"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/sesv2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go/logging"
 )
@@ -38,6 +42,9 @@ type Clients struct {
 	Firehose *firehose.Client
 	DynamoDB *dynamodb.Client
 	SQS      *sqs.Client
+	SES      *sesv2.Client
+
+	SecretsManager *secretsmanager.Client
 }
 
 // New returns clients for the region and credentials of the environment, which
@@ -71,8 +78,22 @@ func New(ctx context.Context) (*Clients, error) {
 	return &Clients{
 		S3: s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = elsewhere }),
 		// The Firehose sink retries by entry, and does its own waiting.
-		Firehose: firehose.NewFromConfig(cfg, func(o *firehose.Options) { o.RetryMaxAttempts = 1 }),
-		DynamoDB: dynamodb.NewFromConfig(cfg),
-		SQS:      sqs.NewFromConfig(cfg),
+		Firehose:       firehose.NewFromConfig(cfg, func(o *firehose.Options) { o.RetryMaxAttempts = 1 }),
+		DynamoDB:       dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.Retryer = brokenAnswers(o.Retryer) }),
+		SQS:            sqs.NewFromConfig(cfg),
+		SES:            sesv2.NewFromConfig(cfg),
+		SecretsManager: secretsmanager.NewFromConfig(cfg),
 	}, nil
+}
+
+// brokenAnswers returns a retryer that also tries again where an answer broke
+// off in its middle, which the SDK takes for one that it can't read. Only for
+// calls that do no harm when they are made twice.
+func brokenAnswers(r aws.Retryer) aws.Retryer { return brokenAnswerRetryer{r} }
+
+type brokenAnswerRetryer struct{ aws.Retryer }
+
+// IsErrorRetryable implements aws.Retryer.
+func (r brokenAnswerRetryer) IsErrorRetryable(err error) bool {
+	return r.Retryer.IsErrorRetryable(err) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -33,6 +33,9 @@ type Settings struct {
 	// (RFC 8058), such as UnsubscribeLinks.URL. nil, or "" for a user: no link
 	// and no List-Unsubscribe.
 	UnsubscribeURL func(briefing.Row) string
+	// UnsubscribeMail gives the mailto: link that does the same by a mail, such
+	// as UnsubscribeMails.URL, for programs that can't post. nil for none.
+	UnsubscribeMail func(briefing.Row) string
 	// Locale is for rows without a locale of their own, a BCP 47 tag; "" for en.
 	Locale string
 	// Location is where the day in a mail is told; nil for UTC.
@@ -92,25 +95,16 @@ func NewComposer(settings Settings) (*Composer, error) {
 // Compose writes the mail for a row with a briefing and an address. A *SendError
 // of kind Permanent says why this user cannot be mailed.
 func (c *Composer) Compose(row briefing.Row) (Message, error) {
-	to, err := parseAddress(row.Email)
+	to, err := checkRow(row)
 	if err != nil {
-		return Message{}, &SendError{Kind: Permanent, Code: CodeAddress, Err: err}
-	}
-	if len(row.Briefing) > maxBriefingBytes {
-		return Message{}, &SendError{Kind: Permanent, Code: CodeTooLong,
-			Err: fmt.Errorf("briefing has %d bytes, the limit is %d", len(row.Briefing), maxBriefingBytes)}
+		return Message{}, err
 	}
 	// The display name of the row, not one that the address may bring along.
 	to.Name = displayName(row.Name)
 
-	var unsubscribe string
-	if c.settings.UnsubscribeURL != nil {
-		unsubscribe = c.settings.UnsubscribeURL(row)
-	}
-	if unsubscribe != "" {
-		if err := checkUnsubscribeURL(unsubscribe); err != nil {
-			return Message{}, &SendError{Kind: Permanent, Code: CodeUnsubscribeURL, Err: fmt.Errorf("unsubscribe URL %w", err)}
-		}
+	header, unsubscribe, err := c.settings.unsubscribe(row)
+	if err != nil {
+		return Message{}, &SendError{Kind: Permanent, Code: CodeUnsubscribeURL, Err: fmt.Errorf("unsubscribe link %w", err)}
 	}
 
 	view := c.settings.view(row, to.Name, unsubscribe)
@@ -136,12 +130,54 @@ func (c *Composer) Compose(row briefing.Row) (Message, error) {
 			{"X-Auto-Response-Suppress", "OOF, AutoReply"},
 		},
 	}
-	if unsubscribe != "" {
-		message.Headers = append(message.Headers,
-			HeaderField{"List-Unsubscribe", "<" + unsubscribe + ">"},
-			HeaderField{"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"})
-	}
+	message.Headers = append(message.Headers, header...)
 	return message, nil
+}
+
+// checkRow refuses a row that no mail can be made of, and returns its address.
+func checkRow(row briefing.Row) (mail.Address, error) {
+	to, err := parseAddress(row.Email)
+	if err != nil {
+		return to, &SendError{Kind: Permanent, Code: CodeAddress, Err: err}
+	}
+	if len(row.Briefing) > maxBriefingBytes {
+		return to, &SendError{Kind: Permanent, Code: CodeTooLong,
+			Err: fmt.Errorf("briefing has %d bytes, the limit is %d", len(row.Briefing), maxBriefingBytes)}
+	}
+	return to, nil
+}
+
+// unsubscribe returns the header fields by which mail programs end a user's
+// mails, and the link that the mail itself shows.
+func (s Settings) unsubscribe(row briefing.Row) (header []HeaderField, shown string, err error) {
+	var links []string
+	add := func(link func(briefing.Row) string, check func(string) error) {
+		if link == nil || err != nil {
+			return
+		}
+		if text := link(row); text != "" {
+			err = check(text)
+			links = append(links, text)
+		}
+	}
+	add(s.UnsubscribeURL, checkUnsubscribeURL)
+	add(s.UnsubscribeMail, checkUnsubscribeText)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(links) == 0 {
+		return nil, "", nil
+	}
+	// The second link is a fallback that a very long id can do without.
+	list := "<" + strings.Join(links, ">, <") + ">"
+	if len(list) > maxHeaderValue {
+		list = "<" + links[0] + ">"
+	}
+	header = []HeaderField{{"List-Unsubscribe", list}}
+	if !strings.HasPrefix(links[0], "mailto:") {
+		header = append(header, HeaderField{"List-Unsubscribe-Post", "List-Unsubscribe=One-Click"})
+	}
+	return header, links[0], nil
 }
 
 // view gathers what the templates see of a row.
@@ -204,7 +240,7 @@ func preheader(blocks []Block) string {
 
 // messageID is the part of a Message-ID before the @.
 func messageID(runID, userID string) string {
-	key := KeyOf(runID, userID)
+	key := Key{runID, userID}.hash()
 	// Hashed once more, so that a mail's header does not give away the key of
 	// its entry in the ledger.
 	sum := sha256.Sum256(append([]byte("message-id\x00"), key[:]...))

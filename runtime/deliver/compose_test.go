@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"net/mail"
 	"strings"
 	"testing"
 	"time"
@@ -366,4 +367,66 @@ func TestTemplates(t *testing.T) {
 	if !strings.Contains(message.Text, "Abbestellen: https://") {
 		t.Errorf("the default text template is not used:\n%s", message.Text)
 	}
+}
+
+func TestTemplateThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	for _, sources := range []TemplateSources{
+		{Subject: "{{range 100000000}}{{$.Name}}x{{end}}"}, {Text: "{{range 100000000}}long line {{end}}"}, {HTML: "{{range 100000000}}<p>long</p>{{end}}"},
+	} {
+		if _, err := ParseTemplates(sources); err == nil || !strings.Contains(err.Error(), "gives more than") {
+			t.Errorf("%+v: error %v", sources, err)
+		}
+	}
+}
+
+// FuzzHeaderText holds the short way against the long one.
+func FuzzHeaderText(f *testing.F) {
+	for _, text := range []string{"", " ", "a b", "a  b", "=?x", "= ?", "ü", "a\tb", "?=?", "a "} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := headerText(text)
+		if got != cleanLine(text) {
+			t.Errorf("%q became %q, and %q the long way", text, got, cleanLine(text))
+		}
+		if headerText(got) != got || strings.ContainsFunc(got, isControl) || strings.ContainsFunc(got, isReordering) || strings.Contains(got, "=?") {
+			t.Errorf("%q became %q", text, got)
+		}
+	})
+}
+
+// FuzzParseAddress: whatever is taken for an address can stand in an envelope
+// and a header, and is read there as the same one.
+func FuzzParseAddress(f *testing.F) {
+	for _, row := range sampleRows() {
+		f.Add(row.Email)
+	}
+	for _, text := range []string{"a@b@c", "<a@b.example>", "a@[127.0.0.1]", "a(comment)@b.example", "group: a@b.example;", "a@b.example, c@d.example", "@b.example", "a@", "a@b..example", "a@-b.example", "\"\r\n\"@b.example", "=?utf-8?q?a?=@b.example"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := parseAddress(text)
+		if err != nil {
+			if len(text) > 8 && strings.Contains(err.Error(), text) {
+				t.Errorf("the error quotes the address: %v", err)
+			}
+			return
+		}
+		at := strings.LastIndexByte(a.Address, '@')
+		if at < 1 || at > 64 || strings.ContainsFunc(a.Address, isControl) || needsSMTPUTF8(a.Address[at:]) || strings.HasSuffix(a.Address, ".") {
+			t.Fatalf("%q is taken for %q", text, a.Address)
+		}
+		for _, written := range []string{envelope(a.Address), bareAddress(a.Address), (&mail.Address{Name: displayName(a.Name), Address: a.Address}).String()} {
+			if strings.ContainsAny(written, "\r\n") {
+				t.Fatalf("%q is written as %q", text, written)
+			}
+			if back, err := mail.ParseAddress(written); err != nil || back.Address != a.Address {
+				t.Errorf("%q is written as %q and read as %v, %v", a.Address, written, back, err)
+			}
+		}
+		if again, err := parseAddress(envelope(a.Address)); err != nil || again.Address != a.Address {
+			t.Errorf("%q is read again as %q, %v", a.Address, again.Address, err)
+		}
+	})
 }

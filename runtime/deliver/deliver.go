@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 )
 
@@ -23,12 +21,17 @@ type Options struct {
 	// such as EML.
 	Ledger Ledger
 
+	// Retake sends the mails of unknown fate too, by Ledger.Retake.
+	Retake bool
+
+	// Suppressed tells which users are to get no mail; nil for nobody.
+	Suppressed Suppressed
+
 	// Workers is how many mails are on their way at the same time; 4.
 	Workers int
 
-	// RatePerSec bounds the mails sent per second, retries included, evenly
-	// spaced; 0 for no bound.
-	RatePerSec float64
+	// Pace bounds the mails sent per second, retries included; nil for no bound.
+	Pace *Pace
 
 	// MaxAttempts is how often a mail is tried while errors are Temporary; 4.
 	MaxAttempts int
@@ -52,6 +55,12 @@ type Options struct {
 	OnOutcome func(Outcome)
 }
 
+// Suppressed tells which users are to get no mail, whatever the run.
+type Suppressed interface {
+	// Suppressed answers for each user, in order.
+	Suppressed(ctx context.Context, userIDs []string) ([]bool, error)
+}
+
 // Result says what became of a row.
 type Result string
 
@@ -60,11 +69,16 @@ const (
 	Sent             Result = "sent"               // handed over and, with a ledger, recorded
 	SkippedFailed    Result = "skipped_failed"     // the row is not ok: there is no briefing
 	SkippedNoAddress Result = "skipped_no_address" // the row has no address
+	SkippedOptOut    Result = "skipped_opt_out"    // the user unsubscribed
 	AlreadyDone      Result = "already"            // sent before, or another row of this run is about the same user
 	UnknownFate      Result = "unknown"            // may have been sent; not sent again by itself
 	Failed           Result = "failed"             // certainly not sent; a later run may try again
 	Unsent           Result = "unsent"             // the run ended before its turn; a later run sends it
 )
+
+// CodeRow is the code of a Failed row that has no run_id or no user_id, without
+// which nobody can keep it from being mailed twice.
+const CodeRow = "row_invalid"
 
 // Codes of an UnknownFate, beside those of an Uncertain SendError.
 const (
@@ -75,6 +89,7 @@ const (
 
 // Outcome is what became of one row.
 type Outcome struct {
+	Row           int // its place among the rows, from 0
 	RunID, UserID string
 	Result        Result
 	Code          string // for Failed and UnknownFate: why
@@ -89,6 +104,7 @@ type Stats struct {
 	Sent             int            `json:"sent"`
 	SkippedFailed    int            `json:"skipped_failed"`
 	SkippedNoAddress int            `json:"skipped_no_address"`
+	SkippedOptOut    int            `json:"skipped_opt_out"`
 	Already          int            `json:"already"`
 	Unknown          int            `json:"unknown"`
 	Unsent           int            `json:"unsent"`
@@ -114,6 +130,8 @@ func (s *Stats) add(o Outcome) {
 		s.SkippedFailed++
 	case SkippedNoAddress:
 		s.SkippedNoAddress++
+	case SkippedOptOut:
+		s.SkippedOptOut++
 	case AlreadyDone:
 		s.Already++
 	case UnknownFate:
@@ -169,16 +187,21 @@ func Deliver(ctx context.Context, rows iter.Seq2[briefing.Row, error], options O
 // delivery is one call of Deliver.
 type delivery struct {
 	Options
-	ctx     context.Context
-	stop    context.CancelCauseFunc
-	limiter *rate.Limiter
-	ended   chan ending
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	ended chan ending
 }
 
 // job is a row whose mail is claimed.
 type job struct {
-	row briefing.Row
-	key Key
+	row   briefing.Row
+	place int
+	key   Key
+}
+
+// outcome returns what became of the row.
+func (j job) outcome(result Result, code string) Outcome {
+	return Outcome{Row: j.place, RunID: j.row.RunID, UserID: j.row.UserID, Result: result, Code: code, Time: time.Now()}
 }
 
 // ending is a row that reached its end, with what that means for the ledger.
@@ -201,10 +224,6 @@ func (d *delivery) setDefaults() {
 	if d.RetryDelay <= 0 {
 		d.RetryDelay = time.Second
 	}
-	if d.RatePerSec > 0 {
-		// A burst of one: the rate is what an account allows in any second.
-		d.limiter = rate.NewLimiter(rate.Limit(d.RatePerSec), 1)
-	}
 }
 
 // admit reads the rows, claims those to be mailed group by group and hands them
@@ -213,21 +232,32 @@ func (d *delivery) admit(rows iter.Seq2[briefing.Row, error], jobs chan<- job) {
 	group := make([]job, 0, d.ClaimBatch)
 	defer func() {
 		for _, j := range group { // read, but the run ended before they were claimed
-			d.ended <- ending{Outcome: outcome(j.row, Unsent, "")}
+			d.ended <- ending{Outcome: j.outcome(Unsent, "")}
 		}
 	}()
+	place := -1
 	for row, err := range rows {
 		if err != nil {
 			d.stop(fmt.Errorf("deliver: read rows: %w", err))
 			return
 		}
+		place++
+		j := job{row, place, Key{row.RunID, row.UserID}}
 		switch {
 		case row.Status != briefing.StatusOK:
-			d.ended <- ending{Outcome: outcome(row, SkippedFailed, "")}
+			d.ended <- ending{Outcome: j.outcome(SkippedFailed, "")}
 		case row.Email == "":
-			d.ended <- ending{Outcome: outcome(row, SkippedNoAddress, "")}
+			d.ended <- ending{Outcome: j.outcome(SkippedNoAddress, "")}
+		case row.RunID == "" || row.UserID == "":
+			d.ended <- ending{Outcome: j.outcome(Failed, CodeRow)}
 		default:
-			group = append(group, job{row, KeyOf(row.RunID, row.UserID)})
+			// Before the claim: a process that dies in between must not leave
+			// a user as unknown who can't be mailed at all.
+			if _, err := checkRow(row); err != nil {
+				d.ended <- ending{Outcome: j.outcome(Failed, errorCode(err))}
+			} else {
+				group = append(group, j)
+			}
 		}
 		if d.ctx.Err() != nil {
 			return
@@ -253,43 +283,86 @@ func (d *delivery) dispatch(group []job, jobs chan<- job) bool {
 	if d.ctx.Err() != nil {
 		return false
 	}
-	var claims []Claim
-	if d.Ledger != nil {
-		keys := make([]Key, len(group))
-		for i, j := range group {
-			keys[i] = j.key
+	group, err := d.suppress(group)
+	if err != nil {
+		d.stop(fmt.Errorf("deliver: %w", err))
+		return false
+	}
+	claims, err := d.claim(group)
+	if err != nil {
+		d.stop(fmt.Errorf("deliver: %w", err))
+		// Those who unsubscribed have ended; the others have not been claimed.
+		for _, j := range group {
+			d.ended <- ending{Outcome: j.outcome(Unsent, "")}
 		}
-		var err error
-		if claims, err = d.Ledger.Claim(d.ctx, keys); err != nil {
-			d.stop(fmt.Errorf("deliver: %w", err))
-			return false
-		}
+		return true
 	}
 	for i, j := range group {
-		claim := Claimed
-		if claims != nil {
-			claim = claims[i]
-		}
-		switch claim {
+		switch claims[i] {
 		case Claimed:
 			select {
 			case jobs <- j:
 			case <-d.ctx.Done():
-				d.ended <- ending{outcome(j.row, Unsent, ""), j.key, true}
+				d.ended <- ending{j.outcome(Unsent, ""), j.key, true}
 			}
 		case Unknown:
-			d.ended <- ending{Outcome: outcome(j.row, UnknownFate, codeClaimedBefore)}
+			d.ended <- ending{Outcome: j.outcome(UnknownFate, codeClaimedBefore)}
 		default:
-			d.ended <- ending{Outcome: outcome(j.row, AlreadyDone, "")}
+			d.ended <- ending{Outcome: j.outcome(AlreadyDone, "")}
 		}
 	}
 	return true
 }
 
+// suppress ends the rows of users who unsubscribed and returns the others.
+func (d *delivery) suppress(group []job) ([]job, error) {
+	if d.Suppressed == nil {
+		return group, nil
+	}
+	users := make([]string, len(group))
+	for i, j := range group {
+		users[i] = j.row.UserID
+	}
+	suppressed, err := d.Suppressed.Suppressed(d.ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	var others []job
+	for i, j := range group {
+		if suppressed[i] {
+			d.ended <- ending{Outcome: j.outcome(SkippedOptOut, "")}
+		} else {
+			others = append(others, j)
+		}
+	}
+	return others, nil
+}
+
+// claim asks the ledger for a group.
+func (d *delivery) claim(group []job) ([]Claim, error) {
+	keys := make([]Key, len(group))
+	for i, j := range group {
+		keys[i] = j.key
+	}
+	switch {
+	case d.Ledger == nil:
+		claims := make([]Claim, len(group))
+		for i := range claims {
+			claims[i] = Claimed
+		}
+		return claims, nil
+	case len(keys) == 0:
+		return nil, nil
+	case d.Retake:
+		return d.Ledger.Retake(d.ctx, keys)
+	}
+	return d.Ledger.Claim(d.ctx, keys)
+}
+
 // send composes one mail and sends it, again while that makes sense.
 func (d *delivery) send(j job) ending {
 	end := func(result Result, code string) ending {
-		return ending{outcome(j.row, result, code), j.key, true}
+		return ending{j.outcome(result, code), j.key, true}
 	}
 	if d.ctx.Err() != nil {
 		return end(Unsent, "")
@@ -300,10 +373,10 @@ func (d *delivery) send(j job) ending {
 	}
 	delay := d.RetryDelay
 	for attempt := 1; ; attempt++ {
-		if d.limiter != nil {
-			if err := d.limiter.Wait(d.ctx); err != nil {
-				// The limiter gives up at once where ctx has a deadline before
-				// the next mail is due; the run ends early there and then.
+		if d.Pace != nil {
+			if err := d.Pace.Wait(d.ctx); err != nil {
+				// It gives up at once where ctx has a deadline before the next
+				// mail is due; the run ends early there and then.
 				d.stop(fmt.Errorf("deliver: the next mail is due after the deadline: %w", context.DeadlineExceeded))
 				return end(Unsent, "")
 			}
@@ -396,12 +469,11 @@ func (d *delivery) settle() Stats {
 			case Sent:
 				failedInRow = 0
 			case Failed:
-				if e.Code == CodeAddress || e.Code == CodeTooLong {
+				if e.Code == CodeAddress || e.Code == CodeTooLong || e.Code == CodeRow {
 					break // the row is at fault, whatever the server does
 				}
 				if failedInRow++; failedInRow == d.MaxFailedInRow {
-					d.stop(fmt.Errorf("deliver: the last %d mails all failed, the last one with %s: "+
-						"check the mail server, then run the same again", failedInRow, e.Code))
+					d.stop(fmt.Errorf("deliver: %w", &AllFailedError{failedInRow, e.Code}))
 				}
 			}
 			if d.OnOutcome != nil {
@@ -412,8 +484,14 @@ func (d *delivery) settle() Stats {
 	return stats
 }
 
-func outcome(row briefing.Row, result Result, code string) Outcome {
-	return Outcome{RunID: row.RunID, UserID: row.UserID, Result: result, Code: code, Time: time.Now()}
+// AllFailedError stops a run in which nothing gets through.
+type AllFailedError struct {
+	Mails int    // how many failed in a row
+	Code  string // of the last one
+}
+
+func (e *AllFailedError) Error() string {
+	return fmt.Sprintf("the last %d mails all failed, the last one with %s: check the mail server, then run the same again", e.Mails, e.Code)
 }
 
 func errorCode(err error) string {

@@ -183,7 +183,7 @@ func TestClaimedBeforeIsNeverSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dead.Claim(t.Context(), []Key{KeyOf("run-1", rows[3].UserID), KeyOf("run-1", rows[7].UserID)}); err != nil {
+	if _, err := dead.Claim(t.Context(), []Key{{"run-1", rows[3].UserID}, {"run-1", rows[7].UserID}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := dead.Close(); err != nil {
@@ -272,7 +272,7 @@ func TestRate(t *testing.T) {
 		return nil
 	}}
 	stats, err := Deliver(t.Context(), rowsOf(manyRows(attempts-2)), Options{
-		Composer: testComposer(t, nil), Sender: sender, Workers: 8, RatePerSec: perSec, MaxAttempts: 3, RetryDelay: time.Millisecond,
+		Composer: testComposer(t, nil), Sender: sender, Workers: 8, Pace: NewPace(perSec), MaxAttempts: 3, RetryDelay: time.Millisecond,
 	})
 	if err != nil || stats.Sent != attempts-3 {
 		t.Fatalf("stats %+v, %v", stats, err)
@@ -293,7 +293,7 @@ func TestRateAndDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	stats, err := Deliver(ctx, rowsOf(manyRows(3)), Options{
-		Composer: testComposer(t, nil), Sender: &scriptedSender{}, RatePerSec: 0.01, Workers: 1,
+		Composer: testComposer(t, nil), Sender: &scriptedSender{}, Pace: NewPace(0.01), Workers: 1,
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that the deadline is exceeded", err)
@@ -396,6 +396,14 @@ func (b brokenLedger) Claim(_ context.Context, keys []Key) ([]Claim, error) {
 		claims[i] = Claimed
 	}
 	return claims, b.claim
+}
+
+func (b brokenLedger) Retake(ctx context.Context, keys []Key) ([]Claim, error) {
+	return b.Claim(ctx, keys)
+}
+
+func (b brokenLedger) Look(ctx context.Context, keys []Key) ([]Claim, error) {
+	return b.Claim(ctx, keys)
 }
 
 func (b brokenLedger) Settle(context.Context, []Receipt, []Key) error { return b.settle }

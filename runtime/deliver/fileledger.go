@@ -34,8 +34,8 @@ const (
 	stateSent    = 's'
 )
 
-// errNoEntry ends the life of a claim that is not there.
-var errNoEntry = errors.New("settle mail that was never claimed")
+// errNotClaimed ends the life of a claim that this session does not have.
+var errNotClaimed = errors.New("the mail is not claimed by this session")
 
 // OpenFileLedger opens the ledger or makes a new one. It waits two seconds for
 // another process that holds it and then gives up.
@@ -73,23 +73,31 @@ func (l *FileLedger) Close() error { return l.db.Close() }
 
 // Claim implements Ledger.
 func (l *FileLedger) Claim(_ context.Context, keys []Key) ([]Claim, error) {
+	return l.claim(keys, false)
+}
+
+// Retake implements Ledger. Whoever claimed what is Unknown is gone: the file
+// has one holder at a time.
+func (l *FileLedger) Retake(_ context.Context, keys []Key) ([]Claim, error) {
+	return l.claim(keys, true)
+}
+
+func (l *FileLedger) claim(keys []Key, retake bool) ([]Claim, error) {
 	claims := make([]Claim, len(keys))
 	err := l.db.Update(func(tx *bbolt.Tx) error {
 		entries := tx.Bucket(entriesBucket)
 		claimed := entry(stateClaimed, l.session, time.Now(), "")
 		for i, key := range keys {
-			switch state, session := readEntry(entries.Get(key[:])); {
-			case state == 0:
+			hash := key.hash()
+			claims[i] = l.answer(entries.Get(hash[:]))
+			if claims[i] == Unknown && retake {
 				claims[i] = Claimed
-				if err := entries.Put(key[:], claimed); err != nil {
-					return err
-				}
-			case state == stateSent:
-				claims[i] = AlreadySent
-			case session == l.session:
-				claims[i] = AlreadyClaimed
-			default:
-				claims[i] = Unknown
+			}
+			if claims[i] != Claimed {
+				continue
+			}
+			if err := entries.Put(hash[:], claimed); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -100,23 +108,59 @@ func (l *FileLedger) Claim(_ context.Context, keys []Key) ([]Claim, error) {
 	return claims, nil
 }
 
+// Look implements Ledger.
+func (l *FileLedger) Look(_ context.Context, keys []Key) ([]Claim, error) {
+	claims := make([]Claim, len(keys))
+	err := l.db.View(func(tx *bbolt.Tx) error {
+		entries := tx.Bucket(entriesBucket)
+		for i, key := range keys {
+			hash := key.hash()
+			claims[i] = l.answer(entries.Get(hash[:]))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look into sent-ledger: %w", err)
+	}
+	return claims, nil
+}
+
+// answer tells what a value of the file means to this session.
+func (l *FileLedger) answer(value []byte) Claim {
+	switch state, session := readEntry(value); {
+	case state == 0:
+		return Claimed
+	case state == stateSent:
+		return AlreadySent
+	case session == l.session:
+		return AlreadyClaimed
+	}
+	return Unknown
+}
+
 // Settle implements Ledger.
 func (l *FileLedger) Settle(_ context.Context, sent []Receipt, released []Key) error {
 	err := l.db.Update(func(tx *bbolt.Tx) error {
 		entries := tx.Bucket(entriesBucket)
 		for _, receipt := range sent {
-			if state, _ := readEntry(entries.Get(receipt.Key[:])); state == 0 {
-				return errNoEntry
+			hash := receipt.Key.hash()
+			if state, session := readEntry(entries.Get(hash[:])); state == 0 || session != l.session {
+				return errNotClaimed
 			}
-			if err := entries.Put(receipt.Key[:], entry(stateSent, l.session, receipt.Time, receipt.ID)); err != nil {
+			if err := entries.Put(hash[:], entry(stateSent, l.session, receipt.Time, receipt.ID)); err != nil {
 				return err
 			}
 		}
 		for _, key := range released {
-			if state, _ := readEntry(entries.Get(key[:])); state != stateClaimed {
-				return errNoEntry
+			hash := key.hash()
+			state, session := readEntry(entries.Get(hash[:]))
+			if state == 0 {
+				continue
 			}
-			if err := entries.Delete(key[:]); err != nil {
+			if state != stateClaimed || session != l.session {
+				return errNotClaimed
+			}
+			if err := entries.Delete(hash[:]); err != nil {
 				return err
 			}
 		}

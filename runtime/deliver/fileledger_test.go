@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func openLedger(t testing.TB, path string) *FileLedger {
@@ -26,98 +24,11 @@ func openLedger(t testing.TB, path string) *FileLedger {
 	return ledger
 }
 
-func claim(t testing.TB, ledger Ledger, keys ...Key) []Claim {
-	t.Helper()
-	claims, err := ledger.Claim(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return claims
-}
-
-func TestFileLedgerStates(t *testing.T) {
+// TestKeyHash keeps apart what only looks the same when written side by side.
+func TestKeyHash(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ledger")
-	ledger := openLedger(t, path)
-	a, b, c := KeyOf("r", "a"), KeyOf("r", "b"), KeyOf("r", "c")
-	want := func(what string, got []Claim, want ...Claim) {
-		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	want("new", claim(t, ledger, a, b, a, c), Claimed, Claimed, AlreadyClaimed, Claimed)
-	if err := ledger.Settle(t.Context(), []Receipt{{a, "id", morning}}, []Key{b}); err != nil {
-		t.Fatal(err)
-	}
-	want("settled", claim(t, ledger, a, b, c), AlreadySent, Claimed, AlreadyClaimed)
-	if err := ledger.Settle(t.Context(), nil, []Key{b}); err != nil {
-		t.Fatal(err)
-	}
-	for name, settle := range map[string]func() error{
-		"confirm what was not claimed": func() error {
-			return ledger.Settle(t.Context(), []Receipt{{KeyOf("r", "x"), "", morning}}, nil)
-		},
-		"release what was not claimed": func() error { return ledger.Settle(t.Context(), nil, []Key{b}) },
-		"release what was sent":        func() error { return ledger.Settle(t.Context(), nil, []Key{a}) },
-	} {
-		if err := settle(); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if sent, open, err := ledger.Counts(); sent != 1 || open != 1 || err != nil {
-		t.Errorf("counts %d, %d, %v", sent, open, err)
-	}
-	if err := ledger.Close(); err != nil {
-		t.Fatal(err)
-	}
-	ledger = openLedger(t, path)
-	defer ledger.Close()
-	want("opened again", claim(t, ledger, a, b, c), AlreadySent, Claimed, Unknown)
-}
-
-// TestKeyOf keeps apart what only looks the same when written side by side.
-func TestKeyOf(t *testing.T) {
-	t.Parallel()
-	if KeyOf("run-1", "0user") == KeyOf("run-10", "user") {
+	if (Key{"run-1", "0user"}).hash() == (Key{"run-10", "user"}).hash() {
 		t.Error("two users share a key")
-	}
-}
-
-// TestFileLedgerClaimsOnce lets many workers ask for the same mails.
-func TestFileLedgerClaimsOnce(t *testing.T) {
-	t.Parallel()
-	ledger := testLedger(t)
-	var mu sync.Mutex
-	got := map[Key]int{}
-	var workers sync.WaitGroup
-	for range 8 {
-		workers.Go(func() {
-			for i := range 10 {
-				keys := []Key{KeyOf("r", fmt.Sprint(i)), KeyOf("r", fmt.Sprint(i+1))}
-				claims, err := ledger.Claim(context.Background(), keys)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				for n, key := range keys {
-					if claims[n] == Claimed {
-						got[key]++
-					}
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	workers.Wait()
-	if len(got) != 11 {
-		t.Errorf("%d keys were claimed, want 11", len(got))
-	}
-	for key, n := range got {
-		if n != 1 {
-			t.Errorf("key %x was given out %d times", key[:4], n)
-		}
 	}
 }
 

@@ -91,9 +91,18 @@ func rowsOf(rows []briefing.Row) iter.Seq2[briefing.Row, error] {
 	}
 }
 
+func testKeys(t testing.TB, secret string) *UnsubscribeKeys {
+	t.Helper()
+	keys, err := ParseUnsubscribeKeys(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
 func testLinks(t testing.TB, template string) *UnsubscribeLinks {
 	t.Helper()
-	links, err := NewUnsubscribeLinks(template, []byte("a key of 32 bytes, for tests only"))
+	links, err := NewUnsubscribeLinks(template, testKeys(t, "a key of 32 bytes, for tests only"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,13 @@ func isReordering(r rune) bool {
 // white space collapsed. What looks like an encoded word is broken, or a
 // receiver would decode it into whatever its writer wanted.
 func headerText(text string) string {
+	if isPlainLine(text) {
+		return text
+	}
+	return cleanLine(text)
+}
+
+func cleanLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case isReordering(r):
@@ -42,6 +49,19 @@ func headerText(text string) string {
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 	text = strings.Join(strings.Fields(text), " ")
 	return strings.ReplaceAll(text, "=?", "= ?")
+}
+
+// isPlainLine tells, for most text, that headerText has nothing to do.
+func isPlainLine(text string) bool {
+	before := byte(' ')
+	for i := range len(text) {
+		c := text[i]
+		if c < ' ' || c > '~' || c == ' ' && before == ' ' || c == '?' && before == '=' {
+			return false
+		}
+		before = c
+	}
+	return before != ' ' || text == ""
 }
 
 // displayName makes a name that can stand before an address. net/mail writes a

@@ -104,13 +104,27 @@ func ParseTemplates(sources TemplateSources) (*Templates, error) {
 // buffers are what templates write into; growing one costs as much as filling it.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+// maxPartBytes bounds what a template makes of one mail: several times what mail
+// programs show.
+const maxPartBytes = 1 << 20
+
+// bounded ends a template that goes on and on.
+type bounded struct{ *bytes.Buffer }
+
+func (b bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxPartBytes {
+		return 0, fmt.Errorf("gives more than %d bytes", maxPartBytes)
+	}
+	return b.Buffer.Write(p)
+}
+
 // execute writes the three parts. The view's subject becomes what the subject
 // template makes of it before the other two see it.
 func (t *Templates) execute(view *View) (subject, text, html string, err error) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)
 	buffer.Reset()
-	if err := t.subject.Execute(buffer, view); err != nil {
+	if err := t.subject.Execute(bounded{buffer}, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	view.Subject = cut(headerText(buffer.String()), maxSubjectRunes)
@@ -118,12 +132,12 @@ func (t *Templates) execute(view *View) (subject, text, html string, err error) 
 		return "", "", "", fmt.Errorf("mail template: template: subject: gives an empty subject")
 	}
 	buffer.Reset()
-	if err := t.text.Execute(buffer, view); err != nil {
+	if err := t.text.Execute(bounded{buffer}, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	text = strings.ReplaceAll(buffer.String(), "\r\n", "\n")
 	buffer.Reset()
-	if err := t.html.Execute(buffer, view); err != nil {
+	if err := t.html.Execute(bounded{buffer}, view); err != nil {
 		return "", "", "", fmt.Errorf("mail template: %w", err)
 	}
 	return view.Subject, text, buffer.String(), nil

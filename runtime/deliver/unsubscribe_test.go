@@ -3,6 +3,8 @@ package deliver
 import (
 	"bytes"
 	"encoding/base64"
+	"html"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -21,8 +23,8 @@ func TestUnsubscribeToken(t *testing.T) {
 		{strings.Repeat("r", 200), strings.Repeat("u", 300)},
 		{"\x00", "\xff\r\n"},
 	} {
-		token := links.Token(tc.run, tc.user)
-		run, user, err := links.Verify(token)
+		token := links.keys.Token(tc.run, tc.user)
+		run, user, err := links.keys.Verify(token)
 		if err != nil || run != tc.run || user != tc.user {
 			t.Errorf("%q, %q came back as %q, %q, %v", tc.run, tc.user, run, user, err)
 		}
@@ -38,7 +40,7 @@ func TestUnsubscribeToken(t *testing.T) {
 			t.Errorf("link of %d bytes: %v", len(link), err)
 		}
 	}
-	if links.Token("run-1", "0user") == links.Token("run-10", "user") {
+	if links.keys.Token("run-1", "0user") == links.keys.Token("run-10", "user") {
 		t.Error("two users share a token")
 	}
 }
@@ -46,11 +48,8 @@ func TestUnsubscribeToken(t *testing.T) {
 func TestUnsubscribeTampering(t *testing.T) {
 	t.Parallel()
 	links := testLinks(t, "https://briefings.example/u/{token}")
-	other, err := NewUnsubscribeLinks("https://briefings.example/u/{token}", []byte("another key of 32 bytes, for tests"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := links.Token("run-1", "user-1")
+	other := testKeys(t, "another key of 32 bytes, for tests")
+	token := links.keys.Token("run-1", "user-1")
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +64,10 @@ func TestUnsubscribeTampering(t *testing.T) {
 		"not base64":    "!!!!",
 		"tag alone":     base64.RawURLEncoding.EncodeToString(data[len(data)-unsubscribeTag:]),
 		"another user":  base64.RawURLEncoding.EncodeToString(bytes.Replace(data, []byte("user-1"), []byte("user-2"), 1)),
-		"moved border":  base64.RawURLEncoding.EncodeToString(append([]byte{data[0] + 1}, data[1:]...)),
-		"huge length":   base64.RawURLEncoding.EncodeToString(append([]byte{0xff, 0xff, 0xff, 0xff, 0x7f}, data[1:]...)),
-		"another token": links.Token("run-1", "user-2")[:16] + token[16:],
+		"moved border":  base64.RawURLEncoding.EncodeToString(append([]byte{data[0], data[1] + 1}, data[2:]...)),
+		"huge length":   base64.RawURLEncoding.EncodeToString(append([]byte{data[0], 0xff, 0xff, 0xff, 0xff, 0x7f}, data[2:]...)),
+		"version 2":     base64.RawURLEncoding.EncodeToString(append([]byte{2}, data[1:]...)),
+		"another token": links.keys.Token("run-1", "user-2")[:20] + token[20:],
 	}
 	for i := range data {
 		flipped := bytes.Clone(data)
@@ -75,30 +75,91 @@ func TestUnsubscribeTampering(t *testing.T) {
 		bad["flipped bit in byte "+string(rune('A'+i))] = base64.RawURLEncoding.EncodeToString(flipped)
 	}
 	for name, token := range bad {
-		if run, user, err := links.Verify(token); err == nil || run != "" || user != "" {
+		if run, user, err := links.keys.Verify(token); err == nil || run != "" || user != "" {
 			t.Errorf("%s: token was taken for %q, %q", name, run, user)
 		}
 	}
 }
 
-// TestUnsubscribeKeyIsCopied: whoever wipes the key afterwards changes nothing.
-func TestUnsubscribeKeyIsCopied(t *testing.T) {
+func TestUnsubscribeKeys(t *testing.T) {
 	t.Parallel()
-	key := []byte("sixteen bytes key")
-	links, err := NewUnsubscribeLinks("https://briefings.example/u/{token}", key)
+	const first, second = "the first key of the service", "the second key, its successor"
+	old := testKeys(t, first).Token("run", "user")
+	for name, keys := range map[string]*UnsubscribeKeys{"alone": testKeys(t, first), "replaced": testKeys(t, second+"\n"+first+"\n"), "with CR LF": testKeys(t, second+"\r\n\r\n"+first)} {
+		if run, user, err := keys.Verify(old); err != nil || run != "run" || user != "user" {
+			t.Errorf("%s: %q, %q, %v", name, run, user, err)
+		}
+	}
+	if testKeys(t, second+"\n"+first).Token("run", "user") != testKeys(t, second).Token("run", "user") {
+		t.Error("the first key is not the one that signs")
+	}
+	if _, _, err := testKeys(t, second).Verify(old); err == nil {
+		t.Error("a key that was given up still counts")
+	}
+	for secret, want := range map[string]string{"": "is missing", "\n\n": "is missing", "fifteen bytes!!": "has 15 bytes", first + "\nshort": "key 2 has 5 bytes"} {
+		if _, err := ParseUnsubscribeKeys(secret); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", secret, err, want)
+		}
+	}
+}
+
+func TestUnsubscribeHeaders(t *testing.T) {
+	t.Parallel()
+	keys := testKeys(t, "a key of 32 bytes, for tests only")
+	mails, err := NewUnsubscribeMails("stop+briefings@bücher.example", keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := links.Token("r", "u")
-	clear(key)
-	if _, _, err := links.Verify(token); err != nil {
-		t.Error(err)
+	post := testLinks(t, "https://briefings.example/u/{token}").URL
+	row := sampleRows()[0]
+	long := row
+	long.UserID = strings.Repeat("u", 400)
+	for _, tc := range []struct {
+		name       string
+		url, mail  func(briefing.Row) string
+		row        briefing.Row
+		list, post string
+		shown      string
+	}{
+		{"none", nil, nil, row, "", "", ""},
+		{"post", post, nil, row, "<" + post(row) + ">", "List-Unsubscribe=One-Click", post(row)},
+		{"mail", nil, mails.URL, row, "<" + mails.URL(row) + ">", "", mails.URL(row)},
+		{"both", post, mails.URL, row, "<" + post(row) + ">, <" + mails.URL(row) + ">", "List-Unsubscribe=One-Click", post(row)},
+		{"too long for both", post, mails.URL, long, "<" + post(long) + ">", "List-Unsubscribe=One-Click", post(long)},
+	} {
+		composer := testComposer(t, func(s *Settings) { s.UnsubscribeURL, s.UnsubscribeMail = tc.url, tc.mail })
+		message, err := composer.Compose(tc.row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, field := range message.Headers {
+			got[field.Name] = field.Value
+		}
+		if got["List-Unsubscribe"] != tc.list || got["List-Unsubscribe-Post"] != tc.post {
+			t.Errorf("%s: headers %q", tc.name, got)
+		}
+		if tc.shown != "" && (!strings.Contains(html.UnescapeString(message.HTML), `href="`+tc.shown+`"`) || !strings.Contains(message.Text, tc.shown)) {
+			t.Errorf("%s: the mail does not show %s", tc.name, tc.shown)
+		}
+		if _, err := message.WriteTo(io.Discard); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	u, err := url.Parse(mails.URL(row))
+	if err != nil || u.Opaque != "stop+briefings@xn--bcher-kva.example" || u.Query().Get("subject") != "unsubscribe "+keys.Token(row.RunID, row.UserID) {
+		t.Errorf("link %v, %v", u, err)
+	}
+	for _, address := range []string{"", "nobody", "Stop <stop@example.com>", "jörg@example.com"} {
+		if _, err := NewUnsubscribeMails(address, keys); err == nil {
+			t.Errorf("%q is taken for a mailbox", address)
+		}
 	}
 }
 
 func TestUnsubscribeURLs(t *testing.T) {
 	t.Parallel()
-	key := bytes.Repeat([]byte("k"), 16)
+	keys := testKeys(t, strings.Repeat("k", 16))
 	for _, tc := range []struct{ template, want string }{
 		{"https://briefings.example/u/{token}", ""},
 		{"https://briefings.example:8443/u?t={token}&x=1", ""},
@@ -119,25 +180,22 @@ func TestUnsubscribeURLs(t *testing.T) {
 		{"https://briefings.example/" + strings.Repeat("x", 900) + "/{token}", "the limit is"},
 		{"https://briefings.example/u#{token}", "in the path or the query"},
 	} {
-		_, err := NewUnsubscribeLinks(tc.template, key)
+		_, err := NewUnsubscribeLinks(tc.template, keys)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%q: error %v, want %q", tc.template, err, tc.want)
 		}
-	}
-	if _, err := NewUnsubscribeLinks("https://briefings.example/{token}", key[:15]); err == nil || !strings.Contains(err.Error(), "15 bytes") {
-		t.Errorf("short key: error %v", err)
 	}
 }
 
 func FuzzVerify(f *testing.F) {
 	links := testLinks(f, "https://example.com/{token}")
 	f.Add("", "run", "user")
-	f.Add(links.Token("run", "user"), "", "")
+	f.Add(links.keys.Token("run", "user"), "", "")
 	f.Fuzz(func(t *testing.T, token, runID, userID string) {
-		if run, user, err := links.Verify(token); err == nil && links.Token(run, user) != token {
+		if run, user, err := links.keys.Verify(token); err == nil && links.keys.Token(run, user) != token {
 			t.Errorf("token %q is taken but not the one for %q, %q", token, run, user)
 		}
-		if run, user, err := links.Verify(links.Token(runID, userID)); err != nil || run != runID || user != userID {
+		if run, user, err := links.keys.Verify(links.keys.Token(runID, userID)); err != nil || run != runID || user != userID {
 			t.Errorf("Verify(Token(%q, %q)) = %q, %q, %v", runID, userID, run, user, err)
 		}
 	})

@@ -19,23 +19,26 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/report"
 )
 
-// shardFrom is the number of mails from which on they are spread over folders:
+// ShardFrom is the number of mails from which on they are spread over folders:
 // file managers and shells want that.
-const shardFrom = 10_000
+const ShardFrom = 10_000
 
 // deliver mails every good row that was not mailed before.
 func (r *run) deliver(ctx context.Context) (err error) {
-	opt := deliver.Options{Composer: r.Mail.Composer, Sender: r.Mail.Sender, RatePerSec: r.Mail.RatePerSec}
+	opt := deliver.Options{Composer: r.Mail.Composer, Sender: r.Mail.Sender}
+	if r.Mail.RatePerSec > 0 {
+		opt.Pace = deliver.NewPace(r.Mail.RatePerSec)
+	}
 	if r.Mail.Folder != "" {
 		// Files are written anew without harm. A ledger would leave out those
 		// that a killed process had claimed.
-		sender, err := deliver.NewEML(r.path(r.Mail.Folder), r.summary.Records > shardFrom)
+		sender, err := deliver.NewEML(r.path(r.Mail.Folder), r.summary.Records > ShardFrom)
 		if err != nil {
 			return err
 		}
 		opt.Sender = sender
 	} else {
-		ledger, openErr := deliver.OpenFileLedger(r.path(ledgerName))
+		ledger, openErr := deliver.OpenFileLedger(r.path(LedgerName))
 		if openErr != nil {
 			return openErr
 		}
@@ -59,8 +62,10 @@ func (r *run) deliver(ctx context.Context) (err error) {
 
 func (c *MailCounts) add(o deliver.Outcome) {
 	switch o.Result {
-	case deliver.Sent, deliver.AlreadyDone:
+	case deliver.Sent:
 		c.Sent++
+	case deliver.AlreadyDone:
+		c.Already++
 	case deliver.SkippedNoAddress:
 		c.NoAddress++
 	case deliver.SkippedFailed:
@@ -167,7 +172,7 @@ func (r *run) writeReport(samples []briefing.Row) (err error) {
 		FinishReasons: counts(m.Counts.ByFinish), FailuresBy: counts(m.Counts.ByErrorCode), Samples: samples,
 	}
 	if mail := m.Counts.Mail; mail != nil {
-		d.Mailed, d.NoMail = mail.Sent, mail.NoAddress
+		d.Mailed, d.MailedBefore, d.NoMail = mail.Sent, mail.Already, mail.NoAddress
 	} else {
 		d.NoMail = m.Counts.OK
 	}

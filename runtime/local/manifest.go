@@ -33,7 +33,7 @@ const (
 	BriefingsDir   = "briefings"
 	MailDir        = "mail"
 	ReportName     = "report.html"
-	ledgerName     = "sent.ledger"
+	LedgerName     = "sent.ledger"
 	lockName       = ".lock"
 )
 
@@ -105,7 +105,8 @@ type Counts struct {
 
 // MailCounts of a run; their sum is the number of rows.
 type MailCounts struct {
-	Sent      int64            `json:"sent"` // in this session and before
+	Sent      int64            `json:"sent"`    // by the last session
+	Already   int64            `json:"already"` // by an earlier one, or another row is about the same user
 	NoAddress int64            `json:"no_address"`
 	NotOK     int64            `json:"not_ok"`
 	Failed    int64            `json:"failed"`

@@ -117,7 +117,7 @@ func (o *Options) setDefaults() error {
 
 // removeRun removes what a run leaves, and nothing else.
 func removeRun(dir string) error {
-	for _, name := range []string{ManifestName, NormalisedName, RejectsName, BriefingsDir, MailDir, ReportName, ledgerName} {
+	for _, name := range []string{ManifestName, NormalisedName, RejectsName, BriefingsDir, MailDir, ReportName, LedgerName} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove earlier run: %w", err)
 		}

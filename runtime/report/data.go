@@ -36,8 +36,10 @@ type Data struct {
 	OK       int64
 	Failed   int64
 	Rejected int64 // input rows that could not become a record
-	Mailed   int64
-	NoMail   int64 // ok rows without an address, or mail switched off
+	Mailed   int64 // by the last session
+	// MailedBefore had their mail from an earlier session.
+	MailedBefore int64
+	NoMail       int64 // ok rows without an address, or mail switched off
 
 	PromptTokens     int64
 	CachedTokens     int64 // of PromptTokens: served from the shared prefix

@@ -211,9 +211,14 @@ func counts(d Data) []tile {
 		rejected.Tone = "warn"
 	}
 	mailed := newTile("Mailed", count(d.Mailed), "")
-	if d.NoMail > 0 {
-		mailed.Detail = plural(d.NoMail, "briefing", "briefings") + " without mail"
+	var details []string
+	if d.MailedBefore > 0 {
+		details = append(details, count(d.MailedBefore)+" more before this session")
 	}
+	if d.NoMail > 0 {
+		details = append(details, plural(d.NoMail, "briefing", "briefings")+" without mail")
+	}
+	mailed.Detail = strings.Join(details, ", ")
 	return []tile{newTile("Users", count(d.Records), "records in the input"), ok, failed, rejected, mailed}
 }
 

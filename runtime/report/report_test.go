@@ -202,6 +202,26 @@ func TestHeadlineNumbers(t *testing.T) {
 	}
 }
 
+// TestMailedBefore: who had a mail from an earlier session is not counted as
+// mailed now.
+func TestMailedBefore(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		d    Data
+		want string
+	}{
+		{Data{Mailed: 3}, ""},
+		{Data{Mailed: 3, NoMail: 1}, "1 briefing without mail"},
+		{Data{Mailed: 3, MailedBefore: 1200}, "1,200 more before this session"},
+		{Data{Mailed: 3, MailedBefore: 2, NoMail: 4}, "2 more before this session, 4 briefings without mail"},
+	} {
+		tiles := counts(tc.d)
+		if got := tiles[len(tiles)-1]; got.Value != "3" || got.Detail != tc.want {
+			t.Errorf("%+v, want the detail %q", got, tc.want)
+		}
+	}
+}
+
 func TestEngineOverhead(t *testing.T) {
 	t.Parallel()
 	page := draw(t, typical())

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +22,21 @@ const (
 	ModelLoad              = "ModelLoad"
 	Briefings              = "Briefings"
 	Failed                 = "Failed"
+)
+
+// Names of the metrics of delivery, each a count.
+const (
+	MailSent         = "MailSent"
+	MailAlreadySent  = "MailAlreadySent" // by an earlier call
+	MailSkipped      = "MailSkipped"     // no briefing, no address, or unsubscribed
+	MailFailed       = "MailFailed"      // certainly not sent
+	MailUnknown      = "MailUnknown"     // may have been sent
+	MailStopped      = "MailStopped"     // the account or the setup stopped the run
+	Bounces          = "Bounces"         // permanent ones
+	TransientBounces = "TransientBounces"
+	Complaints       = "Complaints"
+	MailRejected     = "MailRejected" // by SES, after it had taken the mail
+	Unsubscribes     = "Unsubscribes"
 )
 
 // units are CloudWatch's names of what each metric counts.
@@ -91,6 +108,22 @@ type metricUnit struct {
 	Unit string `json:"Unit"`
 }
 
+// Count writes one line with counts under their names. The metrics can be told
+// apart by tenant and function. properties are for searching, as in a Batch.
+func (m *Meter) Count(counts map[string]int, properties map[string]any) error {
+	d := metricDirective{Namespace: Namespace, Dimensions: [][]string{{"tenant", "function"}}}
+	line := map[string]any{}
+	for name, v := range properties {
+		line[name] = v
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		d.Metrics = append(d.Metrics, metricUnit{name, "Count"})
+		line[name] = counts[name]
+	}
+	line["tenant"], line["function"] = m.tenant, m.function
+	return m.line(line, d)
+}
+
 // Write writes b as one line.
 func (m *Meter) Write(b Batch) error {
 	values := map[string]any{Briefings: b.Briefings, Failed: b.Failed}
@@ -118,6 +151,11 @@ func (m *Meter) Write(b Batch) error {
 		}
 	}
 	line["tenant"], line["model"], line["function"] = m.tenant, orNone(b.Model), m.function
+	return m.line(line, d)
+}
+
+// line completes a line and writes it.
+func (m *Meter) line(line map[string]any, d metricDirective) error {
 	line["_aws"] = map[string]any{"Timestamp": m.now().UnixMilli(), "CloudWatchMetrics": []metricDirective{d}}
 	text, err := json.Marshal(line)
 	if err != nil {

@@ -119,6 +119,23 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	counts := map[string]int{MailSent: 3, MailUnknown: 0}
+	if err := NewMeter(&out, "", "deliver").Count(counts, map[string]any{"run_id": "r", "tenant": "forged"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkEMF(out.Bytes()); err != nil {
+		t.Errorf("%v in\n%s", err, out.String())
+	}
+	for _, want := range []string{`"MailSent":3`, `"MailUnknown":0`, `"tenant":"none"`, `"function":"deliver"`, `"run_id":"r"`, `[["tenant","function"]]`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the line lacks %s: %s", want, out.String())
+		}
+	}
+}
+
 // TestSchemaRefuses makes sure that the judge can say no.
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()

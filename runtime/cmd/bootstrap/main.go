@@ -13,19 +13,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // images without it have no time zones
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
+	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/llama"
 	"github.com/briefing-swarm/briefing-swarm/runtime/errortype"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
 	"github.com/briefing-swarm/briefing-swarm/runtime/guard"
+	"github.com/briefing-swarm/briefing-swarm/runtime/mailout"
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
+	"github.com/briefing-swarm/briefing-swarm/runtime/stream"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -71,10 +76,14 @@ type process struct {
 
 // handlers by the name that SWARM_HANDLER has.
 var handlers = map[string]func(*process, context.Context) (any, error){
-	"normalise": (*process).normalise,
-	"generate":  (*process).batch,
-	"queue":     (*process).queue,
-	"reconcile": (*process).reconcile,
+	"normalise":   (*process).normalise,
+	"generate":    (*process).batch,
+	"queue":       (*process).queue,
+	"stream":      (*process).stream,
+	"reconcile":   (*process).reconcile,
+	"deliver":     (*process).deliver,
+	"unsubscribe": (*process).unsubscribe,
+	"feedback":    (*process).feedback,
 }
 
 // handler returns the function that answers events.
@@ -147,6 +156,58 @@ func (p *process) queue(ctx context.Context) (any, error) {
 	return h.Handle, nil
 }
 
+func (p *process) deliver(ctx context.Context) (any, error) {
+	settings, err := mailout.ReadSettings(p.getenv, p.reader(ctx))
+	if err != nil {
+		return nil, err
+	}
+	h, err := mailout.New(p.aws.DynamoDB, p.aws.SES, settings, p.meter(), p.log)
+	if err != nil {
+		return nil, err
+	}
+	return h.Handle, nil
+}
+
+func (p *process) unsubscribe(ctx context.Context) (any, error) {
+	table := p.getenv(mailout.EnvLedgerTable)
+	var missing error
+	if table == "" {
+		missing = fmt.Errorf("%s is not set: give the name of the sent-ledger's table", mailout.EnvLedgerTable)
+	}
+	keys, err := mailout.ReadKeys(p.getenv, p.reader(ctx))
+	if err := errors.Join(missing, err); err != nil {
+		return nil, err
+	}
+	h := &mailout.Unsubscribe{
+		Keys: keys, OptOuts: deliver.NewDynamoOptOuts(p.aws.DynamoDB, table), Brand: p.getenv(mailout.EnvBrand), Meter: p.meter(), Log: p.log,
+	}
+	return h.Handle, nil
+}
+
+func (p *process) feedback(context.Context) (any, error) {
+	h := &mailout.Feedback{SES: p.aws.SES, Meter: p.meter(), Log: p.log}
+	return h.Handle, nil
+}
+
+// reader reads what settings name but do not hold.
+func (p *process) reader(ctx context.Context) mailout.Read {
+	return mailout.Read{
+		Text:   func(url string) (string, error) { return p.text(ctx, url) },
+		Secret: func(arn string) (string, error) { return mailout.Secret(ctx, p.aws.SecretsManager, arn) },
+	}
+}
+
+func (p *process) stream(ctx context.Context) (any, error) {
+	settings, err := p.generateSettings(ctx, func(generate.Settings) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := p.load(ctx, settings); err != nil {
+		return nil, err
+	}
+	return lambdaurl.Wrap(stream.New(p.model, settings.Recipe, engine.Options{Parallel: 1}, p.meter(), p.log)), nil
+}
+
 // sink returns what makes the sink of an invocation.
 func (p *process) sink(stream string) func(context.Context) gather.Sink {
 	f := gather.NewFirehose(p.aws.Firehose, stream, gather.FirehoseOptions{})
@@ -159,17 +220,20 @@ func (p *process) meter() *telemetry.Meter {
 
 // generateSettings reads the environment, and texts that lie in S3.
 func (p *process) generateSettings(ctx context.Context, require func(generate.Settings) error) (generate.Settings, error) {
-	settings, err := generate.ReadSettings(p.getenv, func(url string) (string, error) {
-		ref, err := object.ParseRef(url)
-		if err != nil {
-			return "", err
-		}
-		return readText(ctx, p.aws, ref)
-	})
+	settings, err := generate.ReadSettings(p.getenv, func(url string) (string, error) { return p.text(ctx, url) })
 	return settings, errors.Join(err, require(settings))
 }
 
-// maxTextBytes bounds a prompt or grammar that lies in S3.
+// text reads the object of an s3:// URL.
+func (p *process) text(ctx context.Context, url string) (string, error) {
+	ref, err := object.ParseRef(url)
+	if err != nil {
+		return "", err
+	}
+	return readText(ctx, p.aws, ref)
+}
+
+// maxTextBytes bounds a prompt, grammar or template that lies in S3.
 const maxTextBytes = 1 << 20
 
 func readText(ctx context.Context, clients *awsclient.Clients, ref object.Ref) (string, error) {
@@ -185,8 +249,16 @@ func readText(ctx context.Context, clients *awsclient.Clients, ref object.Ref) (
 	return string(text), err
 }
 
-// worker starts to load the model and waits for it as long as INIT may take.
+// worker loads the model and returns a worker for it.
 func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Worker, error) {
+	if err := p.load(ctx, s); err != nil {
+		return nil, err
+	}
+	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+}
+
+// load starts to load the model and waits for it as long as INIT may take.
+func (p *process) load(ctx context.Context, s generate.Settings) error {
 	threads := s.Threads
 	if threads == 0 {
 		threads = engine.Threads(engine.CPUs(runtime.NumCPU()))
@@ -206,7 +278,7 @@ func (p *process) worker(ctx context.Context, s generate.Settings) (*generate.Wo
 	_, err := p.model.Wait(ctx)
 	var loading *generate.LoadingError
 	if err != nil && !errors.As(err, &loading) {
-		return nil, err
+		return err
 	}
-	return generate.NewWorker(p.model, s.Recipe, engine.Options{Parallel: s.Parallel}), nil
+	return nil
 }

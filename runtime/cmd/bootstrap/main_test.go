@@ -34,7 +34,7 @@ func TestRefusesToStart(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "generate, normalise, queue, reconcile"}},
+		"no handler":      {map[string]string{"SWARM_HANDLER": ""}, []string{"SWARM_HANDLER is not set", "deliver, feedback, generate, normalise, queue, reconcile, stream, unsubscribe"}},
 		"unknown handler": {map[string]string{"SWARM_HANDLER": "delever"}, []string{`SWARM_HANDLER is "delever"`}},
 		"no region":       {map[string]string{"AWS_REGION": ""}, []string{"no region"}},
 		"several faults":  {map[string]string{"SWARM_FIREHOSE_STREAM": "", "SWARM_MAX_TOKENS": "many"}, []string{"SWARM_FIREHOSE_STREAM is not set", `SWARM_MAX_TOKENS is "many"`}},
@@ -43,6 +43,8 @@ func TestRefusesToStart(t *testing.T) {
 		"no GGUF":         {map[string]string{"SWARM_MODEL": text}, []string{"text.gguf", "GGUF"}},
 		"no libraries":    {map[string]string{"SWARM_MODEL": demomodel.Find(t).Path, "SWARM_LLAMA_LIB": empty}, []string{"load llama.cpp from " + empty}},
 		"no table":        {map[string]string{"SWARM_HANDLER": "queue"}, []string{"SWARM_RESULTS_TABLE is not set", "SWARM_DEAD_LETTER_QUEUE_URL is not set"}},
+		"no sender":       {map[string]string{"SWARM_HANDLER": "deliver", "SWARM_DELIVER_AT": "8"}, []string{"SWARM_LEDGER_TABLE is not set", "SWARM_FROM", "SWARM_DELIVER_AT"}},
+		"no key":          {map[string]string{"SWARM_HANDLER": "unsubscribe"}, []string{"SWARM_LEDGER_TABLE is not set", "SWARM_UNSUBSCRIBE_KEY"}},
 		"no bucket":       {map[string]string{"SWARM_HANDLER": "reconcile"}, []string{"SWARM_RUNS_BUCKET is not set", "SWARM_BRIEFINGS_PREFIX is not set"}},
 		"no bucket, too":  {map[string]string{"SWARM_HANDLER": "normalise"}, []string{"SWARM_RUNS_BUCKET is not set"}},
 	}

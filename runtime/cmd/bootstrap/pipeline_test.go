@@ -49,7 +49,11 @@ func TestPipeline(t *testing.T) {
 		env["SWARM_MODEL"], env["SWARM_THREADS"], env["SWARM_MAX_TOKENS"], env["SWARM_PARALLEL"] = model, "1", "8", "4"
 		return env
 	}
-	functions := map[string]lambda.Handler{"normalise": function(t, env("normalise"), logs), "reconcile": function(t, env("reconcile"), logs)}
+	mototest.LedgerTable(t, safe, "ledger")
+	mototest.Sender(t, safe, "desk@briefings.example")
+	functions := map[string]lambda.Handler{
+		"normalise": function(t, env("normalise"), logs), "reconcile": function(t, env("reconcile"), logs), "deliver": function(t, env("deliver"), logs),
+	}
 	for i := range workers {
 		functions[fmt.Sprint("generate", i)] = function(t, env("generate"), logs)
 	}
@@ -66,14 +70,14 @@ func TestPipeline(t *testing.T) {
 	for seed := range uint64(seeds) {
 		front.FailAtRandom(seed, 0.1)
 		o := pipelinetest.Run{
-			ID: fmt.Sprint("seed-", seed), Users: 14, Faulty: 2, BatchSize: 3, Workers: workers, Invoke: invoke, Clients: safe,
+			ID: fmt.Sprint("seed-", seed), Users: 14, Faulty: 2, BatchSize: 3, Workers: workers, Invoke: invoke, Clients: safe, Ledger: "ledger",
 		}.Do(t)
 		faults := 0
 		for _, n := range front.Faults() {
 			faults += n
 		}
 		all += faults
-		t.Logf("seed %d: %d faults %v, %d invocations made again, %d duplicate rows", seed, faults, front.Faults(), o.Retries, o.Manifest.Counts.Duplicate)
+		t.Logf("seed %d: %d faults %v, %d invocations made again, %d duplicate rows, %d mails, %d unknown", seed, faults, front.Faults(), o.Retries, o.Manifest.Counts.Duplicate, o.Mail.Sent, o.Mail.Unknown)
 	}
 	if all < 2*seeds {
 		t.Errorf("%d calls failed in %d runs: too few to show anything", all, seeds)

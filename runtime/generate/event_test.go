@@ -27,7 +27,7 @@ func TestBatchEvent(t *testing.T) {
 		"record":         {event: `{"user_id":"a","Items":"mine"}`, items: []string{`{"user_id":"a","Items":"mine"}`}, places: []int{0}},
 		"remaining":      {event: `{"Items":[1,2,3,4,5],"remaining":[[3,4],[1,1],[4,4]]}`, items: []string{"1", "2", "3", "4", "5"}, places: []int{1, 3, 4}},
 		"none remaining": {event: `{"Items":[1,2],"remaining":[]}`, items: []string{"1", "2"}, places: []int{}},
-		"empty":          {event: `{"Items":[]}`, items: []string{}},
+		"empty":          {event: `{"Items":[]}`, items: []string{}, places: []int{}},
 		"text":           {event: `"x"`, err: "neither"},
 		"no items":       {event: `{"BatchInput":{}}`, err: "Items is missing"},
 		"items no list":  {event: `{"Items":{}}`, err: "Items is missing"},

@@ -14,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 export SWARM_TOOLS_DIR := $(CURDIR)/$(TOOLS)
 
-.PHONY: e2e image help setup demo test lint fuzz bench-million build tools clean vuln
+.PHONY: e2e engine image preview policy help setup demo test lint fuzz bench-million build tools clean vuln
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,17 +36,28 @@ demo: setup build ## Run 48 users through the whole pipeline with a real model
 
 tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
-	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ tool
+	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ $$(go list -C tools -f '{{.ImportPath}}' tool | grep -v '/pulumi$$')
+
+engine: ## Build the Pulumi engine that tests run, once; about ten minutes
+	@scripts/engine.sh
 
 lint: tools ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 	@go vet ./...
 	@$(TOOLS)/staticcheck ./...
 
+preview: ## The preview of the dev stack with its cost review and the policies' verdict; no AWS account
+	@scripts/preview.sh
+
+policy: ## Build the policy pack into .cache/bin, and docs/policies.md out of it
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/briefing-swarm-policies ./policy/pack
+	@go test ./policy -run TestPage -update
+
 vuln: tools ## Known vulnerabilities in what we depend on (needs the network)
 	@$(TOOLS)/govulncheck ./...
 
-test: setup lint ## Everything that must pass: linters, then all tests with the race detector
+test: setup lint engine ## Everything that must pass: linters, then all tests with the race detector
 	@scripts/test-tools.sh
 	@scripts/moto.sh
 	@scripts/states.sh

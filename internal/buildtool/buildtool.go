@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -57,8 +58,8 @@ func Find(ctx context.Context, name string) (string, error) {
 	if dir := os.Getenv("SWARM_TOOLS_DIR"); dir != "" {
 		found := filepath.Join(dir, file)
 		if err := tool.check(found); err != nil {
-			return "", fmt.Errorf("tool %s in SWARM_TOOLS_DIR: %w: run \"go build -C tools -o $SWARM_TOOLS_DIR/ tool\" "+
-				"with an absolute path, or unset SWARM_TOOLS_DIR to have it built", name, err)
+			return "", fmt.Errorf("tool %s in SWARM_TOOLS_DIR: %w: run \"make tools\", "+
+				"or unset SWARM_TOOLS_DIR to have it built", name, err)
 		}
 		return found, nil
 	}
@@ -89,13 +90,69 @@ func Find(ctx context.Context, name string) (string, error) {
 	// Without cgo they run inside an image of another architecture, too.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: run \"go build -C tools -o ../.cache/tools/ tool\" to see why it fails; output:\n%s",
+		return "", fmt.Errorf("build %s: %w: run \"make tools\" to see why it fails; output:\n%s",
 			name, err, output)
 	}
 	if err := os.Rename(fresh, found); err != nil {
 		return "", fmt.Errorf("put %s in its place: %w", name, err)
 	}
 	return found, tool.check(found)
+}
+
+// Built returns the path of a tool that is there already, as Find does, but
+// never builds one: some take many minutes.
+func Built(ctx context.Context, name string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	tool, err := pinned(ctx, root, name)
+	if err != nil {
+		return "", err
+	}
+	dir := os.Getenv("SWARM_TOOLS_DIR")
+	if dir == "" {
+		dir = filepath.Join(root, ".cache", "tools")
+	}
+	found := filepath.Join(dir, name)
+	if err := tool.check(found); err != nil {
+		return "", fmt.Errorf("tool %s in %s: %w", name, dir, err)
+	}
+	return found, nil
+}
+
+// owned are the programs that this process has built.
+var owned sync.Map
+
+// Own builds a program of this module into .cache/own under the given name and
+// returns its path. A build that changes nothing takes a second, once in a
+// process.
+func Own(t testing.TB, folder, name string) string {
+	t.Helper()
+	if path, ok := owned.Load(name); ok {
+		return path.(string)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, ".cache", "own")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lock(filepath.Join(dir, "."+name+".lock"))
+	if err != nil {
+		t.Fatalf("wait for another build of %s: %v", name, err)
+	}
+	defer unlock()
+	found := filepath.Join(dir, name)
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", found, "./"+folder)
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", folder, err, output)
+	}
+	owned.Store(name, found)
+	return found
 }
 
 // tool is one tool line of tools/go.mod.

@@ -26,7 +26,7 @@ func TestFindRefusesAnotherProgram(t *testing.T) {
 			}
 		}
 	}
-	refused("it is not there", "go build -C tools")
+	refused("it is not there", "make tools")
 
 	file := filepath.Join(dir, "mailpit")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {

@@ -36,7 +36,7 @@ func TestSchema(t *testing.T) {
 	}
 	section("JSON", line.String())
 	var columns strings.Builder
-	for _, c := range gather.GlueColumns() {
+	for _, c := range briefing.GlueColumns() {
 		fmt.Fprintf(&columns, "%s %s\n", c.Name, c.Type)
 	}
 	section("Glue", columns.String())
@@ -69,7 +69,7 @@ func asJSON(t *testing.T, v any) []byte {
 // the same.
 func TestSchemaAgrees(t *testing.T) {
 	t.Parallel()
-	columns := gather.GlueColumns()
+	columns := briefing.GlueColumns()
 	fields := parquet.SchemaOf(briefing.Row{}).Fields()
 	if len(fields) != len(columns) {
 		t.Fatalf("%d Parquet columns, %d of Glue", len(fields), len(columns))
@@ -160,7 +160,7 @@ func TestDuckDB(t *testing.T) {
 
 	duck := map[string]string{"string": "VARCHAR", "int": "INTEGER", "timestamp": "TIMESTAMP WITH TIME ZONE"}
 	var types [][2]string
-	for _, c := range gather.GlueColumns() {
+	for _, c := range briefing.GlueColumns() {
 		types = append(types, [2]string{c.Name, duck[c.Type]})
 	}
 	if d := cmp.Diff(types, got.Types); d != "" {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
+	"github.com/briefing-swarm/briefing-swarm/runtime/setting"
 )
 
 // Environment of the handlers that generate. Values marked "text" may also be
@@ -63,67 +63,33 @@ type Settings struct {
 // ReadSettings reads the environment. text reads the object of an s3:// value.
 // The error names every fault.
 func ReadSettings(getenv func(string) string, text func(url string) (string, error)) (Settings, error) {
-	var faults []error
-	value := func(name string) string {
-		v := getenv(name)
-		if !strings.HasPrefix(v, "s3://") {
-			return v
-		}
-		v, err := text(v)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-		return v
-	}
-	integer := func(name string, least, most, fallback int) int {
-		v := getenv(name)
-		if v == "" {
-			return fallback
-		}
-		n, err := strconv.Atoi(v)
-		if err != nil || n < least || n > most {
-			faults = append(faults, fmt.Errorf("%s is %q, want a whole number from %d to %d", name, v, least, most))
-		}
-		return n
-	}
-	fraction := func(name string, most, fallback float32) float32 {
-		v := getenv(name)
-		if v == "" {
-			return fallback
-		}
-		n, err := strconv.ParseFloat(v, 32)
-		if err != nil || !(n >= 0 && n <= float64(most)) {
-			faults = append(faults, fmt.Errorf("%s is %q, want a number from 0 to %v", name, v, most))
-		}
-		return float32(n)
-	}
+	r := setting.New(getenv, text)
+	integer := func(name string, least, most, fallback int64) int { return int(r.Whole(name, least, most, fallback)) }
+	fraction := func(name string, most, fallback float64) float32 { return float32(r.Number(name, most, fallback)) }
 	s := Settings{
-		ModelPath: getenv(EnvModel), ChatTemplate: value(EnvChatTemplate),
+		ModelPath: r.Required(EnvModel, "the path of the GGUF file"), ChatTemplate: r.Text(EnvChatTemplate),
 		Parallel: integer(EnvParallel, 1, 255, engine.DefaultParallel),
 		Context:  integer(EnvContext, 64, 1<<24, 0),
 		Threads:  integer(EnvThreads, 1, 512, 0),
-		Stream:   getenv(EnvStream), Table: getenv(EnvTable), DeadLetters: getenv(EnvDeadLetters),
-		KeepFor: time.Duration(integer(EnvResultDays, 1, 3650, DefaultResultDays)) * 24 * time.Hour,
+		Stream:   r.Get(EnvStream), Table: r.Get(EnvTable), DeadLetters: r.Get(EnvDeadLetters),
+		KeepFor: time.Duration(r.Whole(EnvResultDays, 1, 3650, DefaultResultDays)) * 24 * time.Hour,
 		Recipe: recipe.Recipe{
-			Model:     getenv(EnvModelName),
+			Model:     r.Get(EnvModelName),
 			MaxTokens: integer(EnvMaxTokens, 1, 1<<20, DefaultMaxTokens),
 			Sampling:  engine.Sampling{Temperature: fraction(EnvTemperature, 5, 0), TopP: fraction(EnvTopP, 1, 1), MinP: fraction(EnvMinP, 1, 0)},
-			Grammar:   value(EnvGrammar),
+			Grammar:   r.Text(EnvGrammar),
 		},
 	}
-	if s.ModelPath == "" {
-		faults = append(faults, fmt.Errorf("%s is not set: give the path of the GGUF file", EnvModel))
-	}
-	if v := getenv(EnvSeed); v != "" {
+	if v := r.Get(EnvSeed); v != "" {
 		var err error
 		if s.Recipe.Sampling.Seed, err = strconv.ParseUint(v, 10, 64); err != nil {
-			faults = append(faults, fmt.Errorf("%s is %q, want a whole number from 0", EnvSeed, v))
+			r.Faultf("%s is %q, want a whole number from 0", EnvSeed, v)
 		}
 	}
-	system, user := value(EnvSystemPrompt), value(EnvUserTemplate)
-	if v := getenv(EnvStop); v != "" {
+	system, user := r.Text(EnvSystemPrompt), r.Text(EnvUserTemplate)
+	if v := r.Get(EnvStop); v != "" {
 		if err := json.Unmarshal([]byte(v), &s.Recipe.Stop); err != nil {
-			faults = append(faults, fmt.Errorf(`%s is no JSON list of strings, such as ["\n\n"]`, EnvStop))
+			r.Faultf(`%s is no JSON list of strings, such as ["\n\n"]`, EnvStop)
 		}
 	} else if system == "" && s.Recipe.Grammar == "" {
 		s.Recipe.Stop = []string{briefing.DefaultStop}
@@ -135,10 +101,9 @@ func ReadSettings(getenv func(string) string, text func(url string) (string, err
 		user = briefing.DefaultUserTemplate()
 	}
 	var err error
-	if s.Recipe.Template, err = briefing.ParseTemplate(system, user); err != nil {
-		faults = append(faults, fmt.Errorf("%s or %s: %w", EnvSystemPrompt, EnvUserTemplate, err))
-	}
-	return s, errors.Join(faults...)
+	s.Recipe.Template, err = briefing.ParseTemplate(system, user)
+	r.Fault(EnvSystemPrompt+" or "+EnvUserTemplate, err)
+	return s, r.Err()
 }
 
 // RequireBatch reports what the batch handler lacks.

@@ -37,10 +37,13 @@ type Options struct {
 	Bases Bases
 }
 
-// Model says where the model comes from. Of File and URL, one is set.
+// Model says where the model comes from. Of File, URL and Mounted, one is set.
 type Model struct {
 	File string // a local GGUF file
 	URL  string // an address that the build fetches it from
+	// Mounted says that the image has none: whoever runs it mounts a file system
+	// and names the file in SWARM_MODEL.
+	Mounted bool
 	// SHA256 is the file's checksum in hex, which the build verifies. It is
 	// required with URL; without it a File's is computed.
 	SHA256 string
@@ -145,6 +148,10 @@ func (o *Options) setDefaults() error {
 		bad("architecture", o.Architecture, `"arm64" or "x86_64"`)
 	}
 	switch {
+	case m.Mounted:
+		if m.File+m.URL+m.SHA256+m.Name != "" {
+			bad("model", m.File+m.URL+m.SHA256+m.Name, "nothing where it is mounted")
+		}
 	case (m.File == "") == (m.URL == ""):
 		bad("model", m.File+m.URL, "either a file or a URL")
 	case m.URL != "":
@@ -230,6 +237,10 @@ func (o *Options) addBootstrap(files fileSet, args map[string]string) error {
 }
 
 func (o *Options) addModel(files fileSet, args map[string]string) error {
+	if o.Model.Mounted {
+		args["MODEL_FROM"] = "none"
+		return nil
+	}
 	args["MODEL_FILE"] = o.Model.Name
 	if o.Model.URL != "" {
 		args["MODEL_FROM"], args["MODEL_URL"], args["MODEL_SHA256"] = "url", o.Model.URL, o.Model.SHA256

@@ -174,6 +174,24 @@ func TestStageHoldsTheModelOnce(t *testing.T) {
 	}
 }
 
+func TestStageWithoutModel(t *testing.T) {
+	t.Parallel()
+	c := stage(t, Options{Root: t.TempDir(), Model: Model{Mounted: true}})
+	if diff := cmp.Diff(map[string]string{"MODEL_FROM": "none"}, c.Args); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "model")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a model is in the context")
+	}
+	dockerfile, err := os.ReadFile(c.Dockerfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(dockerfile), " AS model-none\n") {
+		t.Error("the Dockerfile has no stage for an image without a model")
+	}
+}
+
 func TestStageFromURL(t *testing.T) {
 	t.Parallel()
 	sum := strings.Repeat("Ab", 32)
@@ -222,6 +240,7 @@ func TestStageRefuses(t *testing.T) {
 		want []string
 	}{
 		{"nothing", Options{}, []string{"either a file or a URL"}},
+		{"mounted, and a file", Options{Model: Model{Mounted: true, File: "a.gguf"}}, []string{"nothing where it is mounted"}},
 		{"both, and more", Options{Architecture: "riscv64", Model: Model{File: "a.gguf", URL: "https://example.com/a.gguf"}}, []string{"either a file or a URL", `architecture is "riscv64"`}},
 		{"no checksum", Options{Model: Model{URL: "https://example.com/a.gguf"}}, []string{"nothing unverified"}},
 		{"short checksum", Options{Model: Model{URL: "https://example.com/a.gguf", SHA256: "abc"}}, []string{"64 hexadecimal digits"}},

@@ -2,10 +2,7 @@ package mailout
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
+	"github.com/briefing-swarm/briefing-swarm/runtime/setting"
 )
 
 // Environment of the handlers. Values marked "text" may also be s3://bucket/key
@@ -74,113 +72,82 @@ type Read struct {
 
 // ReadSettings reads the environment. The error names every fault.
 func ReadSettings(getenv func(string) string, read Read) (Settings, error) {
-	var faults []error
-	fault := func(name string, err error) {
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	text := func(name string) string {
-		v := getenv(name)
-		if !strings.HasPrefix(v, "s3://") {
-			return v
-		}
-		v, err := read.Text(v)
-		fault(name, err)
-		return v
-	}
-	whole := func(name string, most, fallback int) int {
-		v := getenv(name)
-		if v == "" {
-			return fallback
-		}
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > most {
-			faults = append(faults, fmt.Errorf("%s is %q, want a whole number from 1 to %d", name, v, most))
-		}
-		return n
-	}
+	r := setting.New(getenv, read.Text)
 	s := Settings{
-		LedgerTable: getenv(EnvLedgerTable), KeepFor: time.Duration(whole(EnvLedgerDays, 3650, DefaultLedgerDays)) * 24 * time.Hour,
-		ConfigurationSet: getenv(EnvConfigurationSet), Workers: whole(EnvWorkers, 1000, 1), Location: time.UTC,
+		LedgerTable:      r.Required(EnvLedgerTable, "the name of the sent-ledger's table"),
+		KeepFor:          time.Duration(r.Whole(EnvLedgerDays, 1, 3650, DefaultLedgerDays)) * 24 * time.Hour,
+		ConfigurationSet: r.Get(EnvConfigurationSet), Workers: int(r.Whole(EnvWorkers, 1, 1000, 1)), Location: time.UTC,
+		RatePerSec: r.Number(EnvRatePerSec, maxRatePerSec, 0),
 	}
-	if s.LedgerTable == "" {
-		faults = append(faults, fmt.Errorf("%s is not set: give the name of the sent-ledger's table", EnvLedgerTable))
-	}
-	switch v := getenv(EnvSender); v {
+	switch v := r.Get(EnvSender); v {
 	case "", SenderSES:
 	case SenderSESBulk:
 		s.Bulk = true
 		if s.Workers > bulkWorkers {
-			faults = append(faults, fmt.Errorf("%s is %d with %s, the limit is %d: SES takes one bulk call a second from an account", EnvWorkers, s.Workers, SenderSESBulk, bulkWorkers))
+			r.Faultf("%s is %d with %s, the limit is %d: SES takes one bulk call a second from an account", EnvWorkers, s.Workers, SenderSESBulk, bulkWorkers)
 		}
 	default:
-		faults = append(faults, fmt.Errorf("%s is %q, want %s or %s", EnvSender, v, SenderSES, SenderSESBulk))
+		r.Faultf("%s is %q, want %s or %s", EnvSender, v, SenderSES, SenderSESBulk)
 	}
-	if v := getenv(EnvRatePerSec); v != "" {
-		var err error
-		if s.RatePerSec, err = strconv.ParseFloat(v, 64); err != nil || !(s.RatePerSec >= 0) || math.IsInf(s.RatePerSec, 0) {
-			faults = append(faults, fmt.Errorf("%s is %q, want mails per second, or 0 for the account's rate", EnvRatePerSec, v))
-		}
-	}
-	if v := getenv(EnvTimeZone); v != "" {
+	if v := r.Get(EnvTimeZone); v != "" {
 		location, err := time.LoadLocation(v)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s is %q, want a name of the tz database, such as Europe/Berlin", EnvTimeZone, v))
+			r.Faultf("%s is %q, want a name of the tz database, such as Europe/Berlin", EnvTimeZone, v)
 		} else {
 			s.Location = location
 		}
 	}
-	if v := getenv(EnvDeliverAt); v != "" {
+	if v := r.Get(EnvDeliverAt); v != "" {
 		at, err := deliver.ParseClock(v)
-		fault(EnvDeliverAt, err)
+		r.Fault(EnvDeliverAt, err)
 		s.At = &at
 	}
 	s.Mail = deliver.Settings{
-		From: getenv(EnvFrom), ReplyTo: getenv(EnvReplyTo), Brand: getenv(EnvBrand), Locale: getenv(EnvLocale), Location: s.Location,
+		From: r.Get(EnvFrom), ReplyTo: r.Get(EnvReplyTo), Brand: r.Get(EnvBrand), Locale: r.Get(EnvLocale), Location: s.Location,
 	}
 	if s.Mail.Locale != "" {
 		if _, err := language.Parse(s.Mail.Locale); err != nil {
-			faults = append(faults, fmt.Errorf("%s is %q, want a language tag, such as de or pt-BR", EnvLocale, s.Mail.Locale))
+			r.Faultf("%s is %q, want a language tag, such as de or pt-BR", EnvLocale, s.Mail.Locale)
 		}
 	}
-	templates, err := deliver.ParseTemplates(deliver.TemplateSources{Subject: text(EnvSubject), HTML: text(EnvHTML), Text: text(EnvText)})
-	fault(EnvSubject+", "+EnvHTML+" or "+EnvText, err)
+	templates, err := deliver.ParseTemplates(deliver.TemplateSources{Subject: r.Text(EnvSubject), HTML: r.Text(EnvHTML), Text: r.Text(EnvText)})
+	r.Fault(EnvSubject+", "+EnvHTML+" or "+EnvText, err)
 	s.Mail.Templates = templates
-	faults = append(faults, s.readUnsubscribe(getenv, read)...)
+	s.readUnsubscribe(r, read)
 	if _, err := deliver.NewComposer(s.Mail); err != nil {
-		fault(EnvFrom+" or "+EnvReplyTo, err)
+		r.Fault(EnvFrom+" or "+EnvReplyTo, err)
 	}
-	return s, errors.Join(faults...)
+	return s, r.Err()
 }
 
+// maxRatePerSec bounds mails a second; a larger figure is a mistake.
+const maxRatePerSec = 100_000
+
 // readUnsubscribe reads how users end their mails.
-func (s *Settings) readUnsubscribe(getenv func(string) string, read Read) (faults []error) {
-	link, mailbox := getenv(EnvUnsubscribeURL), getenv(EnvUnsubscribeMail)
+func (s *Settings) readUnsubscribe(r *setting.Reader, read Read) {
+	link, mailbox := r.Get(EnvUnsubscribeURL), r.Get(EnvUnsubscribeMail)
 	if link == "" && mailbox == "" {
-		return nil
+		return
 	}
-	keys, err := ReadKeys(getenv, read)
+	keys, err := ReadKeys(r.Get, read)
 	if err != nil {
-		return []error{err}
+		r.Faultf("%w", err)
+		return
 	}
 	if link != "" {
 		links, err := deliver.NewUnsubscribeLinks(withToken(link), keys)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", EnvUnsubscribeURL, err))
-		} else {
+		r.Fault(EnvUnsubscribeURL, err)
+		if err == nil {
 			s.Mail.UnsubscribeURL = links.URL
 		}
 	}
 	if mailbox != "" {
 		mails, err := deliver.NewUnsubscribeMails(mailbox, keys)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", EnvUnsubscribeMail, err))
-		} else {
+		r.Fault(EnvUnsubscribeMail, err)
+		if err == nil {
 			s.Mail.UnsubscribeMail = mails.URL
 		}
 	}
-	return faults
 }
 
 // withToken adds the place of the token to a URL that names none.

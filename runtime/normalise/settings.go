@@ -1,11 +1,10 @@
 package normalise
 
 import (
-	"errors"
-	"fmt"
-	"strconv"
+	"math"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/idtable"
+	"github.com/briefing-swarm/briefing-swarm/runtime/setting"
 )
 
 // Environment of the handler.
@@ -33,41 +32,18 @@ type Settings struct {
 
 // ReadSettings reads the environment. The error names every fault.
 func ReadSettings(getenv func(string) string) (Settings, error) {
-	var faults []error
-	required := func(name, what string) string {
-		v := getenv(name)
-		if v == "" {
-			faults = append(faults, fmt.Errorf("%s is not set: give the name of %s", name, what))
-		}
-		return v
-	}
-	amount := func(name string) float64 {
-		v := getenv(name)
-		if v == "" {
-			return 0
-		}
-		n, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(n >= 0 && n <= 1e9) {
-			faults = append(faults, fmt.Errorf("%s is %q, want a number from 0", name, v))
-		}
-		return n
-	}
-	count := func(name string, fallback int64) int64 {
-		v := getenv(name)
-		if v == "" {
-			return fallback
-		}
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 1 {
-			faults = append(faults, fmt.Errorf("%s is %q, want a whole number from 1", name, v))
-		}
-		return n
-	}
+	r := setting.New(getenv, nil)
 	s := Settings{
-		RunsBucket: required(EnvRunsBucket, "the bucket for the objects of runs"), Stream: required(EnvStream, "the delivery stream"),
-		ModelName:    getenv(EnvModelName),
-		USDPerRecord: amount(EnvUSDPerRecord), SecPerRecord: amount(EnvSecPerRecord), CeilingUSD: amount(EnvCeilingUSD),
-		MaxRecords: count(EnvMaxRecords, idtable.DefaultMaxIDs), MemoryIDs: int(count(EnvMemoryIDs, idtable.DefaultMemoryIDs)),
+		RunsBucket:   r.Required(EnvRunsBucket, "the name of the bucket for the objects of runs"),
+		Stream:       r.Required(EnvStream, "the name of the delivery stream"),
+		ModelName:    r.Get(EnvModelName),
+		USDPerRecord: r.Number(EnvUSDPerRecord, maxAmount, 0), SecPerRecord: r.Number(EnvSecPerRecord, maxAmount, 0),
+		CeilingUSD: r.Number(EnvCeilingUSD, maxAmount, 0),
+		MaxRecords: r.Whole(EnvMaxRecords, 1, math.MaxInt64, idtable.DefaultMaxIDs),
+		MemoryIDs:  int(r.Whole(EnvMemoryIDs, 1, math.MaxInt32, idtable.DefaultMemoryIDs)),
 	}
-	return s, errors.Join(faults...)
+	return s, r.Err()
 }
+
+// maxAmount bounds dollars and seconds; a larger one is a mistake.
+const maxAmount = 1e9

@@ -1,12 +1,11 @@
 package reconcile
 
 import (
-	"errors"
-	"fmt"
-	"strconv"
+	"math"
 	"strings"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/idtable"
+	"github.com/briefing-swarm/briefing-swarm/runtime/setting"
 )
 
 // Environment of the handler.
@@ -29,33 +28,16 @@ type Settings struct {
 
 // ReadSettings reads the environment. The error names every fault.
 func ReadSettings(getenv func(string) string) (Settings, error) {
-	var faults []error
-	required := func(name, what string) string {
-		v := getenv(name)
-		if v == "" {
-			faults = append(faults, fmt.Errorf("%s is not set: give %s", name, what))
-		}
-		return v
-	}
-	count := func(name string, fallback int64) int64 {
-		v := getenv(name)
-		if v == "" {
-			return fallback
-		}
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 1 {
-			faults = append(faults, fmt.Errorf("%s is %q, want a whole number from 1", name, v))
-		}
-		return n
-	}
+	r := setting.New(getenv, nil)
 	s := Settings{
-		RunsBucket:      required(EnvRunsBucket, "the name of the bucket for the objects of runs"),
-		BriefingsBucket: required(EnvBriefingsBucket, "the name of the bucket that Firehose writes to"),
-		BriefingsPrefix: required(EnvBriefingsPrefix, "the prefix that Firehose writes to"),
-		MaxRecords:      count(EnvMaxRecords, idtable.DefaultMaxIDs), MemoryIDs: int(count(EnvMemoryIDs, idtable.DefaultMemoryIDs)),
+		RunsBucket:      r.Required(EnvRunsBucket, "the name of the bucket for the objects of runs"),
+		BriefingsBucket: r.Required(EnvBriefingsBucket, "the name of the bucket that Firehose writes to"),
+		BriefingsPrefix: r.Required(EnvBriefingsPrefix, "the prefix that Firehose writes to"),
+		MaxRecords:      r.Whole(EnvMaxRecords, 1, math.MaxInt64, idtable.DefaultMaxIDs),
+		MemoryIDs:       int(r.Whole(EnvMemoryIDs, 1, math.MaxInt32, idtable.DefaultMemoryIDs)),
 	}
 	if s.BriefingsPrefix != "" && !strings.HasSuffix(s.BriefingsPrefix, "/") {
-		faults = append(faults, fmt.Errorf("%s is %q, want it to end with /", EnvBriefingsPrefix, s.BriefingsPrefix))
+		r.Faultf("%s is %q, want it to end with /", EnvBriefingsPrefix, s.BriefingsPrefix)
 	}
-	return s, errors.Join(faults...)
+	return s, r.Err()
 }

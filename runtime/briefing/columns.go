@@ -1,11 +1,9 @@
-package gather
+package briefing
 
 import (
 	"fmt"
 	"reflect"
 	"time"
-
-	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 )
 
 // Column is a column of a Glue table, in Glue's terms.
@@ -14,11 +12,11 @@ type Column struct {
 	Type string // "string", "int" or "timestamp"
 }
 
-// GlueColumns returns the columns of a table of briefing.Row in the order of
+// GlueColumns returns the columns of a table of rows in the order of
 // its fields. Names are those of its JSON form, which Firehose converts by this
 // table; the Parquet files that swarms write themselves have the same.
 func GlueColumns() []Column {
-	row := reflect.TypeFor[briefing.Row]()
+	row := reflect.TypeFor[Row]()
 	columns := make([]Column, row.NumField())
 	for i := range columns {
 		field := row.Field(i)

@@ -332,6 +332,14 @@ func TestSESGoesOnAfterCancel(t *testing.T) {
 	if id != "id-1" || err != nil {
 		t.Errorf("id %q, %v", id, err)
 	}
+	// And one that did not begin never does.
+	client := mototest.Clients(t, server.URL).SES
+	for kind, sender := range map[string]Sender{"single": NewSES(client, ""), "bulk": NewSESBulk(client, "", 1, time.Hour)} {
+		_, err := sender.Send(ctx, testMessage(t))
+		if failure := checkSendError(t, err); failure.Kind != Temporary || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after the end", kind, err)
+		}
+	}
 }
 
 func TestSESAccount(t *testing.T) {

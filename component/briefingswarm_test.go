@@ -5,11 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -73,10 +75,14 @@ func TestInputs(t *testing.T) {
 				fmt.Fprintf(&b, "%s %s\n%s\n\n", r.Type, r.Name, text)
 			}
 			// The build context has the hash of all sources in its name.
-			golden(t, name+".inputs.txt", contextHash.ReplaceAllString(b.String(), "(hash)"))
+			text := contextHash.ReplaceAllString(b.String(), "(hash)")
+			// And the plan's figures change with the plan, see TestBudgetGuard.
+			golden(t, name+".inputs.txt", planFigure.ReplaceAllString(text, `$1"(of the plan)"`))
 		})
 	}
 }
+
+var planFigure = regexp.MustCompile(`("SWARM_(?:USD|SEC)_PER_RECORD": )"[0-9.]+"`)
 
 var contextHash = regexp.MustCompile(`\b[0-9a-f]{32}(-[0-9a-f]{8})?\b`)
 
@@ -555,5 +561,30 @@ func TestModelFile(t *testing.T) {
 	}
 	if usd := outputs["usdPerRun"].(float64); !(usd > 0) {
 		t.Errorf("a run costs %v", usd)
+	}
+}
+
+// TestBudgetGuard: a run is measured by the estimate that the preview showed.
+func TestBudgetGuard(t *testing.T) {
+	c, outputs, err := build(t, false, full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := c.find(t, "acme-normalise", "aws:lambda/function:Function").Inputs["environment"].ObjectValue()["variables"].ObjectValue()
+	number := func(name resource.PropertyKey) float64 {
+		v, err := strconv.ParseFloat(variables[name].StringValue(), 64)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return v
+	}
+	if usd, want := number("SWARM_USD_PER_RECORD"), outputs["usdPerUser"].(float64); math.Abs(usd-want) > want/100 {
+		t.Errorf("a record is taken to cost %v, a user of the estimate %v", usd, want)
+	}
+	if sec := number("SWARM_SEC_PER_RECORD"); !(sec > 0.1 && sec < 60) {
+		t.Errorf("a record is taken to need %v s", sec)
+	}
+	if usd := number("SWARM_CEILING_USD_PER_RUN"); usd != 500 {
+		t.Errorf("the ceiling of a run is %v", usd)
 	}
 }

@@ -30,7 +30,6 @@ const deliverMemoryMib = 256
 // and its functions, and the rule that starts it for each file of briefings.
 type deliver struct {
 	ledger        *dynamodb.Table
-	identityArn   pulumi.StringOutput
 	identity      *sesv2.EmailIdentity // nil where it was there already
 	configuration *sesv2.ConfigurationSet
 	key           *secretsmanager.Secret
@@ -106,7 +105,6 @@ func (s *swarm) sender(d *deliver) error {
 		return err
 	}
 	if s.SenderIdentityArn != nil {
-		d.identityArn = s.SenderIdentityArn.ToStringPtrOutput().Elem()
 		return nil
 	}
 	identity := s.domain
@@ -114,11 +112,23 @@ func (s *swarm) sender(d *deliver) error {
 		identity = s.from
 	}
 	d.identity, err = sesv2.NewEmailIdentity(s.ctx, s.child("sender"), &sesv2.EmailIdentityArgs{EmailIdentity: pulumi.String(identity), Tags: s.tags()}, s.opts()...)
-	if err != nil {
-		return err
+	return err
+}
+
+// send permits to send as the sender and nobody else. SES asks for permission on
+// recipients too, where they are identities of the account: in its sandbox all
+// are.
+func (s *swarm) send(d *deliver) statement {
+	st := statement{
+		// A mail that is composed already asks for the second as well.
+		actions:   []string{"ses:SendEmail", "ses:SendRawEmail"},
+		resources: []pulumi.StringInput{pulumi.Sprintf("arn:%s:ses:%s:%s:identity/*", s.partition, s.Region, s.account), d.configuration.Arn},
+		condition: pulumi.Map{"StringEquals": pulumi.Map{"ses:FromAddress": pulumi.String(s.from)}},
 	}
-	d.identityArn = d.identity.Arn
-	return nil
+	if s.SenderIdentityArn != nil {
+		st.resources = append(st.resources, s.SenderIdentityArn.ToStringPtrOutput().Elem()) // may be another account's
+	}
+	return st
 }
 
 // optOut creates the key of the unsubscribe links, and the function behind them
@@ -240,10 +250,7 @@ func (s *swarm) mailer(d *deliver, in *ingest) error {
 		allow: append(readTexts,
 			allow([]string{"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, d.ledger.Arn),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
-			statement{ // a mail that is composed already asks for the second as well
-				actions: []string{"ses:SendEmail", "ses:SendRawEmail"}, resources: []pulumi.StringInput{d.identityArn, d.configuration.Arn},
-				condition: pulumi.Map{"StringEquals": pulumi.Map{"ses:FromAddress": pulumi.String(s.from)}},
-			},
+			s.send(d),
 			// The sending rate is the account's: it has no resource.
 			anywhere("ses:GetAccount"),
 		),

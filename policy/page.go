@@ -20,8 +20,9 @@ of any stack. This page is written by ` + "`make policy`" + ` from the policies 
 
 ` + "`make preview`" + ` shows the pack's verdict for the dev stack without an AWS account. The folder ` + "`policy/pack`" + ` works in the
 place of the program, where the Go language host of Pulumi is installed. ` + "`pulumi policy analyze --file state.json`" + ` runs the
-pack on an exported state. ` + "`pulumi policy publish`" + ` uploads the folder alone, which does not compile by itself: publish a
-folder with a go.mod that requires this module and the main.go of policy/pack.
+pack on an exported state. ` + "`pulumi policy publish`" + ` uploads its folder alone, and ` + "`policy/pack`" + ` alone does not compile: publish a
+folder that has its files and a go.mod that requires this module. Publishing itself needs Pulumi Cloud and was not tried;
+what it asks of the pack is tested.
 
 A policy that looks at one resource at a time stops that resource before it is made, even by an update without a preview.
 One that looks at the whole stack runs at its end: with ` + "`pulumi up --skip-preview`" + ` everything is made by then. Let a

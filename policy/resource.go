@@ -78,16 +78,6 @@ func (s Stack) below(component Resource) Stack {
 	return list
 }
 
-// find finds a resource by its URN.
-func (s Stack) find(urn string) (Resource, bool) {
-	for _, r := range s {
-		if r.URN == urn {
-			return r, true
-		}
-	}
-	return Resource{}, false
-}
-
 // state of a field.
 type state int
 

@@ -20,8 +20,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/state" "$work/standin" "$work/project"
 plugin() { # kind-name-version, file, program
-	mkdir -p "$work/home/plugins/$1"
-	ln -s "$3" "$work/home/plugins/$1/$2"
+	mkdir -p "$work/pulumi/plugins/$1"
+	ln -s "$3" "$work/pulumi/plugins/$1/$2"
 }
 # The versions are those that the SDKs in go.mod ask for.
 version() { go list -m -f '{{.Version}}' "$1"; }
@@ -32,7 +32,7 @@ plugin "language-go-$(version github.com/pulumi/pulumi/sdk/v3)" pulumi-language-
 # A copy, as pulumi writes into Pulumi.dev.yaml; the program is built already.
 sed "s|^runtime: go\$|runtime: {name: go, options: {binary: $own/briefing-swarm}}|" Pulumi.yaml >"$work/project/Pulumi.yaml"
 cp Pulumi.dev.yaml "$work/project/"
-export PULUMI_HOME=$work/home PULUMI_BACKEND_URL=file://$work/state PULUMI_CONFIG_PASSPHRASE=preview \
+export PULUMI_HOME=$work/pulumi PULUMI_BACKEND_URL=file://$work/state PULUMI_CONFIG_PASSPHRASE=preview \
 	PULUMI_SKIP_UPDATE_CHECK=true PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION=true PULUMI_IGNORE_AMBIENT_PLUGINS=true \
 	PULUMI_CREDENTIAL_HELPER=none PULUMI_ACCESS_TOKEN='' STANDIN_DIR=$work/standin
 cd "$work/project"

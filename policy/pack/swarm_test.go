@@ -26,23 +26,22 @@ type fixture struct {
 	inputs pulumi.Map // of the component
 	output pulumi.Map // added to its outputs
 
-	worker     *lambda.FunctionArgs
-	deliver    *lambda.FunctionArgs
-	machine    map[string]any // the definition
-	function   *lambda.FunctionArgs
-	url        *lambda.FunctionUrlArgs
-	logDays    int
-	lifecycle  bool
-	private    bool
-	encrypted  bool
-	tls        bool
-	statement  map[string]any // of the plain role's policy
-	efs        *efs.FileSystemArgs
-	queue      *sqs.QueueArgs
-	platform   string
-	context    string
-	provision  int
-	workerTags pulumi.StringMap
+	worker    *lambda.FunctionArgs
+	deliver   *lambda.FunctionArgs
+	machine   map[string]any // the definition
+	function  *lambda.FunctionArgs
+	url       *lambda.FunctionUrlArgs
+	logDays   int
+	lifecycle bool
+	private   bool
+	encrypted bool
+	tls       bool
+	statement map[string]any // of the plain role's policy
+	efs       *efs.FileSystemArgs
+	queue     *sqs.QueueArgs
+	platform  string
+	context   string
+	provision int
 }
 
 const (
@@ -56,7 +55,6 @@ const (
 func newFixture(context string) *fixture {
 	in := plan.Defaults()
 	in.Users, in.Region, in.SesRatePerSec = 10_000, "eu-west-1", 10
-	// The cheaper ways are in the account's own hands: a price nobody has.
 	tags := pulumi.ToStringMap(map[string]string{"tenant": "acme", "swarm": "acme"})
 	function := func(name, handler string, more map[string]string) *lambda.FunctionArgs {
 		variables := map[string]string{"SWARM_HANDLER": handler}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -175,7 +176,22 @@ func (s *Stack) Destroy() Result {
 	return r.sorted()
 }
 
-// Export writes the state, as `pulumi stack export` does.
+// State is the state as it lies on disk, with its secrets encrypted.
+func (s *Stack) State() string {
+	s.e.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.e.state, ".pulumi", "stacks", "*", s.stack.Name()+".json"))
+	if err != nil || len(files) != 1 {
+		s.e.t.Fatalf("%d files hold the state of %s, error %v", len(files), s.stack.Name(), err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		s.e.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Export writes the state with its secrets in plain text, for `pulumi policy
+// analyze`.
 func (s *Stack) Export(w io.Writer) error {
 	state, err := s.stack.Export(s.e.t.Context())
 	if err != nil {

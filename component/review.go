@@ -236,6 +236,11 @@ func (r *reviewText) certainty() {
 	for _, n := range p.Notes {
 		r.wrap("- ", "  ", sentences([]string{n}))
 	}
+	uncounted := "alarms, the dashboard, backups of tables, scans of the image"
+	if p.Inputs.Mail {
+		uncounted += ", the secret of the links to unsubscribe"
+	}
+	r.wrap("- ", "  ", "In no line, since no price of theirs was read: "+uncounted+".")
 }
 
 func sentences(texts []string) string {

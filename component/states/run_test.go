@@ -15,6 +15,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 // objectCreated is the event that S3 sends by way of EventBridge.
@@ -261,7 +262,7 @@ func TestRun(t *testing.T) {
 			if first {
 				first, left = false, left-1
 			}
-			return generate.Receipt{RunID: event.Input.RunID, Items: len(event.Items), Remaining: []generate.Range{{len(event.Items) - left, len(event.Items) - 1}}, RemainingItems: left}, nil
+			return generate.Receipt{RunID: event.Input.RunID, Items: len(event.Items), Remaining: []span.Span{{len(event.Items) - left, len(event.Items) - 1}}, RemainingItems: left}, nil
 		})
 		key := w.input(4)
 		e := w.run("1", objectCreated(inputBucket, key, ""))

@@ -25,6 +25,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/mailout"
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 // Names of what Setup makes.
@@ -158,7 +159,7 @@ func (r Run) generate(t testing.TB, o *Outcome) {
 	type batch struct {
 		BatchInput generate.BatchInput
 		Items      []json.RawMessage
-		Remaining  []generate.Range `json:"remaining,omitempty"`
+		Remaining  []span.Span `json:"remaining,omitempty"`
 	}
 	batches := make(chan batch, len(lines))
 	for from := 0; from < len(lines); from += r.BatchSize {

@@ -281,7 +281,7 @@ func TestRate(t *testing.T) {
 		t.Fatalf("%d attempts, want %d", len(sender.at), attempts)
 	}
 	took := sender.at[attempts-1].Sub(sender.at[0])
-	if earliest := (attempts - 1) * time.Second / perSec; took < earliest-5*time.Millisecond {
+	if earliest := (attempts - 1) * time.Second / perSec; took < earliest-paceDebt {
 		t.Errorf("%d attempts took %v, at %d per second it is at least %v", attempts, took, perSec, earliest)
 	}
 }

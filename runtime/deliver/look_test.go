@@ -54,6 +54,10 @@ func TestMailsInBrowser(t *testing.T) {
 			if pixels, elements := page.HorizontalOverflow(); pixels != 0 {
 				t.Errorf("%s: %d px too wide: %q", name, pixels, elements)
 			}
+			// In either direction of writing the card stands in the middle.
+			if off := chromium.Eval[float64](page, offCentre); off > 1 {
+				t.Errorf("%s: the card is %.0f px off the middle", name, off)
+			}
 			// Text must stand out from its card: 4.5 is what WCAG AA asks for.
 			if got := chromium.Eval[float64](page, lowestContrast); got < 4.5 {
 				t.Errorf("%s: contrast of %.2f, want at least 4.5", name, got)
@@ -64,6 +68,12 @@ func TestMailsInBrowser(t *testing.T) {
 		}
 	}
 }
+
+// offCentre is by how many pixels the card's margins differ.
+const offCentre = `(() => {
+	const card = document.querySelector('.card').getBoundingClientRect();
+	return Math.abs(card.left - (document.documentElement.clientWidth - card.right));
+})()`
 
 // lowestContrast is the lowest contrast ratio of any text on its background.
 const lowestContrast = `(() => {

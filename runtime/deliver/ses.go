@@ -61,6 +61,9 @@ func (s *SES) Send(ctx context.Context, message Message) (string, error) {
 	if _, err := message.WriteTo(&raw); err != nil {
 		return "", &SendError{Kind: Permanent, Code: CodeMessage, Err: err}
 	}
+	if err := ctx.Err(); err != nil {
+		return "", &SendError{Kind: Temporary, Code: CodeSESUnreachable, Err: err}
+	}
 	call, done := startSESCall(ctx)
 	defer done()
 	out, err := s.client.SendEmail(call.ctx, &sesv2.SendEmailInput{

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -272,12 +273,9 @@ func TestSESBulkAnswersTooFew(t *testing.T) {
 // TestSESConnections tells a call that never began from one whose answer got
 // lost. Nothing is sent twice: each call reaches the server at most once.
 func TestSESConnections(t *testing.T) {
-	var mu sync.Mutex
-	asked := 0
+	var asked atomic.Int64
 	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		mu.Lock()
-		asked++
-		mu.Unlock()
+		asked.Add(1)
 		panic(http.ErrAbortHandler)
 	}))
 	cut.Config.ErrorLog = nil
@@ -303,8 +301,8 @@ func TestSESConnections(t *testing.T) {
 			t.Errorf("%s: %v, want %v %s", tc.name, failure, tc.kind, tc.code)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("the server was asked %d times for one mail", asked)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the server was asked %d times for one mail", n)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
@@ -331,6 +329,14 @@ func TestSESGoesOnAfterCancel(t *testing.T) {
 	id, err := NewSES(mototest.Clients(t, server.URL).SES, "").Send(ctx, testMessage(t))
 	if id != "id-1" || err != nil {
 		t.Errorf("id %q, %v", id, err)
+	}
+	// And one that did not begin never does.
+	client := mototest.Clients(t, server.URL).SES
+	for kind, sender := range map[string]Sender{"single": NewSES(client, ""), "bulk": NewSESBulk(client, "", 1, time.Hour)} {
+		_, err := sender.Send(ctx, testMessage(t))
+		if failure := checkSendError(t, err); failure.Kind != Temporary || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after the end", kind, err)
+		}
 	}
 }
 

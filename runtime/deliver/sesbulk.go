@@ -62,7 +62,10 @@ func NewSESBulk(client *sesv2.Client, configurationSet string, size int, linger 
 }
 
 // Send implements Sender.
-func (s *SESBulk) Send(_ context.Context, message Message) (string, error) {
+func (s *SESBulk) Send(ctx context.Context, message Message) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", &SendError{Kind: Temporary, Code: CodeSESUnreachable, Err: err}
+	}
 	if needsSMTPUTF8(message.To.Address) {
 		return "", &SendError{Kind: Permanent, Code: CodeSMTPUTF8}
 	}

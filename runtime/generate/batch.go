@@ -13,6 +13,7 @@ import (
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -60,7 +61,7 @@ func (b *Batch) Handle(ctx context.Context, event BatchEvent) (Receipt, error) {
 	kept := s.kept()
 	remaining := slices.DeleteFunc(slices.Clone(event.Places), func(place int) bool { return kept[place] })
 	receipt.RemainingItems = len(remaining)
-	receipt.Remaining = rangesOf(remaining, maxRanges)
+	receipt.Remaining = span.Of(remaining, maxRanges)
 
 	log := b.Log.With("run_id", receipt.RunID)
 	if usage.ModelLoad > 0 {

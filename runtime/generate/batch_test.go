@@ -22,6 +22,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/fake"
 	"github.com/briefing-swarm/briefing-swarm/runtime/gather"
 	"github.com/briefing-swarm/briefing-swarm/runtime/recipe"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -187,7 +188,7 @@ func TestOutOfTime(t *testing.T) {
 		if receipt.OK+receipt.Failed == 0 {
 			t.Error("a call got nowhere")
 		}
-		if e.Places, err = placesIn(receipt.Remaining, len(e.Items)); err != nil {
+		if e.Places, err = span.Places(receipt.Remaining, len(e.Items)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,7 +285,7 @@ func TestRefusingSink(t *testing.T) {
 		if err != nil || receipt.OK != 8 {
 			t.Fatalf("%+v, error %v", receipt, err)
 		}
-		if d := cmp.Diff([]Range{{3, 3}, {7, 7}}, receipt.Remaining); d != "" {
+		if d := cmp.Diff([]span.Span{{3, 3}, {7, 7}}, receipt.Remaining); d != "" {
 			t.Errorf("remaining (-want +got):\n%s", d)
 		}
 	})

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 // BatchEvent is what a child of the Distributed Map is called with.
@@ -23,9 +24,6 @@ type BatchEvent struct {
 type BatchInput struct {
 	RunID string `json:"run_id"`
 }
-
-// Range is a run of places in a batch, first and last, from 0.
-type Range [2]int
 
 // maxItems bounds a batch. Step Functions' own limit of 256 KiB comes first.
 const maxItems = 10_000
@@ -53,14 +51,14 @@ func (e *BatchEvent) UnmarshalJSON(text []byte) error {
 			return &EventError{"the list can't be read"}
 		}
 	case len(text) > 0 && text[0] == '{':
-		var batch struct {
+		var shape struct {
 			BatchInput json.RawMessage
 			Items      *[]json.RawMessage
-			Remaining  *[]Range `json:"remaining"`
+			Remaining  *[]span.Span `json:"remaining"`
 		}
 		// A bare record may have a field of any name and type, so a failure here
 		// only counts where the object is a batch.
-		err := json.Unmarshal(text, &batch)
+		err := json.Unmarshal(text, &shape)
 		var keys map[string]json.RawMessage
 		if json.Unmarshal(text, &keys) != nil {
 			return &EventError{"the object can't be read"}
@@ -69,18 +67,18 @@ func (e *BatchEvent) UnmarshalJSON(text []byte) error {
 			e.Items = []json.RawMessage{text}
 			break
 		}
-		if err != nil || batch.Items == nil {
+		if err != nil || shape.Items == nil {
 			return &EventError{"Items is missing or no list"}
 		}
-		e.Items = *batch.Items
-		if len(batch.BatchInput) > 0 {
-			if err := json.Unmarshal(batch.BatchInput, &e.Input); err != nil {
+		e.Items = *shape.Items
+		if len(shape.BatchInput) > 0 {
+			if err := json.Unmarshal(shape.BatchInput, &e.Input); err != nil {
 				return &EventError{"BatchInput is no object with a run_id"}
 			}
 		}
-		if batch.Remaining != nil {
-			if e.Places, err = placesIn(*batch.Remaining, len(e.Items)); err != nil {
-				return err
+		if shape.Remaining != nil {
+			if e.Places, err = span.Places(*shape.Remaining, min(len(e.Items), maxItems)); err != nil {
+				return &EventError{err.Error()}
 			}
 		}
 	default:
@@ -93,56 +91,9 @@ func (e *BatchEvent) UnmarshalJSON(text []byte) error {
 		return &EventError{"the run_id must be up to 128 letters, digits or ._:+-"}
 	}
 	if e.Places == nil {
-		for i := range e.Items {
-			e.Places = append(e.Places, i)
-		}
+		e.Places = span.All(len(e.Items))
 	}
 	return nil
-}
-
-// placesIn returns the places in ranges, once each and in order.
-func placesIn(ranges []Range, items int) ([]int, error) {
-	want := make([]bool, min(items, maxItems))
-	for _, r := range ranges {
-		if r[0] < 0 || r[0] > r[1] || r[1] >= len(want) {
-			return nil, &EventError{fmt.Sprintf("remaining has the range %d to %d in a batch of %d items", r[0], r[1], items)}
-		}
-		for i := r[0]; i <= r[1]; i++ {
-			want[i] = true
-		}
-	}
-	places := []int{}
-	for i, ok := range want {
-		if ok {
-			places = append(places, i)
-		}
-	}
-	return places, nil
-}
-
-// rangesOf returns places, which ascend, as at most limit ranges. Where there
-// are more, those with the fewest done places between them are joined: doing a
-// few items twice does no harm.
-func rangesOf(places []int, limit int) []Range {
-	ranges := []Range{}
-	for _, p := range places {
-		if n := len(ranges); n > 0 && ranges[n-1][1] == p-1 {
-			ranges[n-1][1] = p
-		} else {
-			ranges = append(ranges, Range{p, p})
-		}
-	}
-	for len(ranges) > limit {
-		best := 1
-		for i := 2; i < len(ranges); i++ {
-			if ranges[i][0]-ranges[i-1][1] < ranges[best][0]-ranges[best-1][1] {
-				best = i
-			}
-		}
-		ranges[best-1][1] = ranges[best][1]
-		ranges = slices.Delete(ranges, best, best+1)
-	}
-	return ranges
 }
 
 // Receipt is what a batch returns: at most MaxReceiptBytes of JSON, however
@@ -154,8 +105,8 @@ type Receipt struct {
 	Failed int    `json:"failed"`
 	// Remaining are the places of the items that have no row yet: the same event
 	// with this list as "remaining" goes on. RemainingItems is their number.
-	Remaining      []Range `json:"remaining"`
-	RemainingItems int     `json:"remaining_items"`
+	Remaining      []span.Span `json:"remaining"`
+	RemainingItems int         `json:"remaining_items"`
 
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CachedTokens     int64 `json:"cached_tokens"`

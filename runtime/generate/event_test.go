@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 func TestBatchEvent(t *testing.T) {
@@ -27,7 +27,7 @@ func TestBatchEvent(t *testing.T) {
 		"record":         {event: `{"user_id":"a","Items":"mine"}`, items: []string{`{"user_id":"a","Items":"mine"}`}, places: []int{0}},
 		"remaining":      {event: `{"Items":[1,2,3,4,5],"remaining":[[3,4],[1,1],[4,4]]}`, items: []string{"1", "2", "3", "4", "5"}, places: []int{1, 3, 4}},
 		"none remaining": {event: `{"Items":[1,2],"remaining":[]}`, items: []string{"1", "2"}, places: []int{}},
-		"empty":          {event: `{"Items":[]}`, items: []string{}},
+		"empty":          {event: `{"Items":[]}`, items: []string{}, places: []int{}},
 		"text":           {event: `"x"`, err: "neither"},
 		"no items":       {event: `{"BatchInput":{}}`, err: "Items is missing"},
 		"items no list":  {event: `{"Items":{}}`, err: "Items is missing"},
@@ -98,40 +98,6 @@ func FuzzBatchEvent(f *testing.F) {
 	})
 }
 
-// TestRangesOf: ranges say the same as the places, or a little more.
-func TestRangesOf(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		n, limit := 1+rng.IntN(200), 1+rng.IntN(10)
-		var places []int
-		for i := range n {
-			if rng.IntN(3) > 0 {
-				places = append(places, i)
-			}
-		}
-		ranges := rangesOf(places, limit)
-		if len(ranges) > limit {
-			t.Fatalf("%d ranges, at most %d", len(ranges), limit)
-		}
-		got, err := placesIn(ranges, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range places {
-			if !slices.Contains(got, p) {
-				t.Fatalf("place %d of %v is lost in %v", p, places, ranges)
-			}
-		}
-		if exact := rangesOf(places, n); len(exact) <= limit && len(got) != len(places) {
-			t.Fatalf("%v became %v", places, ranges)
-		}
-	}
-	if d := cmp.Diff([]Range{{0, 0}, {5, 9}}, rangesOf([]int{0, 5, 6, 8, 9}, 2)); d != "" {
-		t.Errorf("the nearest are not joined (-want +got):\n%s", d)
-	}
-}
-
 // TestReceiptIsSmall: the largest receipt there can be is within the limit.
 func TestReceiptIsSmall(t *testing.T) {
 	t.Parallel()
@@ -142,7 +108,7 @@ func TestReceiptIsSmall(t *testing.T) {
 		}
 	}
 	r := Receipt{
-		RunID: strings.Repeat("r", 128), Items: maxItems, OK: maxItems, Failed: maxItems, Remaining: rangesOf(places, maxRanges), RemainingItems: maxItems,
+		RunID: strings.Repeat("r", 128), Items: maxItems, OK: maxItems, Failed: maxItems, Remaining: span.Of(places, maxRanges), RemainingItems: maxItems,
 		PromptTokens: math.MaxInt64, CachedTokens: math.MaxInt64, CompletionTokens: math.MaxInt64, Seconds: 899.999, LoadSeconds: 899.999, TokensPerSec: 99999.999,
 		Model: short(strings.Repeat("\"<é>\u2028", 100)),
 	}

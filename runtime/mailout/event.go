@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 // Event is what the deliver handler is called with: to plan a file's delivery,
@@ -34,9 +34,6 @@ type BatchInput struct {
 	RetryUnknown bool `json:"retry_unknown,omitempty"`
 }
 
-// Range is a run of places in a batch, first and last, from 0.
-type Range [2]int
-
 // maxItems bounds a batch. Step Functions' own limit of 256 KiB comes first.
 const maxItems = 10_000
 
@@ -59,7 +56,7 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 		Schedule   *object.Ref        `json:"schedule"`
 		BatchInput *BatchInput        `json:"BatchInput"`
 		Items      *[]json.RawMessage `json:"Items"`
-		Remaining  *[]Range           `json:"remaining"`
+		Remaining  *[]span.Span       `json:"remaining"`
 	}
 	if err := json.Unmarshal(text, &shape); err != nil {
 		return badEvent("it can't be read")
@@ -84,58 +81,13 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 	}
 	if shape.Remaining != nil {
 		var err error
-		e.Places, err = placesIn(*shape.Remaining, len(e.Items))
-		return err
+		if e.Places, err = span.Places(*shape.Remaining, len(e.Items)); err != nil {
+			return badEvent(err.Error())
+		}
+		return nil
 	}
-	for i := range e.Items {
-		e.Places = append(e.Places, i)
-	}
+	e.Places = span.All(len(e.Items))
 	return nil
-}
-
-// placesIn returns the places in ranges, once each and in order.
-func placesIn(ranges []Range, items int) ([]int, error) {
-	want := make([]bool, items)
-	for _, r := range ranges {
-		if r[0] < 0 || r[0] > r[1] || r[1] >= items {
-			return nil, badEvent(fmt.Sprintf("remaining has the range %d to %d in a batch of %d items", r[0], r[1], items))
-		}
-		for i := r[0]; i <= r[1]; i++ {
-			want[i] = true
-		}
-	}
-	places := []int{}
-	for i, ok := range want {
-		if ok {
-			places = append(places, i)
-		}
-	}
-	return places, nil
-}
-
-// rangesOf returns places, which ascend, as at most limit ranges. Where there
-// are more, those with the fewest done places between them are joined: the
-// ledger keeps a mail from being sent twice.
-func rangesOf(places []int, limit int) []Range {
-	ranges := []Range{}
-	for _, p := range places {
-		if n := len(ranges); n > 0 && ranges[n-1][1] == p-1 {
-			ranges[n-1][1] = p
-		} else {
-			ranges = append(ranges, Range{p, p})
-		}
-	}
-	for len(ranges) > limit {
-		best := 1
-		for i := 2; i < len(ranges); i++ {
-			if ranges[i][0]-ranges[i-1][1] < ranges[best][0]-ranges[best-1][1] {
-				best = i
-			}
-		}
-		ranges[best-1][1] = ranges[best][1]
-		ranges = slices.Delete(ranges, best, best+1)
-	}
-	return ranges
 }
 
 // parseRow reads an item: a Parquet row as the Distributed Map hands it over.
@@ -206,7 +158,7 @@ type Receipt struct {
 	Unknown     int `json:"unknown"`      // may have been sent; not sent again by itself
 	// Remaining are the places of the items that were not reached: the same
 	// event with this list as "remaining" goes on.
-	Remaining      []Range        `json:"remaining"`
+	Remaining      []span.Span    `json:"remaining"`
 	RemainingItems int            `json:"remaining_items"`
 	FailedByCode   map[string]int `json:"failed_by_code"` // the most common ones
 	Seconds        float64        `json:"seconds"`

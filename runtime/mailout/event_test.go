@@ -16,6 +16,7 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -58,8 +59,8 @@ func TestEvents(t *testing.T) {
 		"remaining":    {`{"Items":[{"a":1},[],null],"remaining":[[2,2],[0,0],[0,0]]}`, Event{Items: items, Places: []int{0, 2}}},
 		"none remain":  {`{"Items":[{"a":1},[],null],"remaining":[]}`, Event{Items: items, Places: []int{}}},
 		"null":         {`{"BatchInput":null,"Items":[{"a":1},[],null],"remaining":null}`, Event{Items: items, Places: []int{0, 1, 2}}},
-		"retry":        {`{"BatchInput":{"retry_unknown":true},"Items":[]}`, Event{Input: BatchInput{RetryUnknown: true}, Items: []json.RawMessage{}}},
-		"more is left": {`{"BatchInput":{"bucket":"b","key":"k","map":"x"},"Items":[],"Execution":"y"}`, Event{Input: BatchInput{Ref: ref}, Items: []json.RawMessage{}}},
+		"retry":        {`{"BatchInput":{"retry_unknown":true},"Items":[]}`, Event{Input: BatchInput{RetryUnknown: true}, Items: []json.RawMessage{}, Places: []int{}}},
+		"more is left": {`{"BatchInput":{"bucket":"b","key":"k","map":"x"},"Items":[],"Execution":"y"}`, Event{Input: BatchInput{Ref: ref}, Items: []json.RawMessage{}, Places: []int{}}},
 	} {
 		var got Event
 		if err := json.Unmarshal([]byte(tc.text), &got); err != nil {
@@ -135,7 +136,7 @@ func TestReceiptIsSmall(t *testing.T) {
 	if err != nil || len(text) > MaxReceiptBytes {
 		t.Errorf("%d bytes, %v: %s", len(text), err, text)
 	}
-	if places, err := placesIn(r.Remaining, maxItems); err != nil || len(places) < maxItems/2 {
+	if places, err := span.Places(r.Remaining, maxItems); err != nil || len(places) < maxItems/2 {
 		t.Errorf("%d places remain, %v", len(places), err)
 	}
 }
@@ -161,7 +162,7 @@ func FuzzEvent(f *testing.F) {
 				t.Errorf("a year %d", row.GeneratedAt.Year())
 			}
 		}
-		if places, err := placesIn(rangesOf(event.Places, len(event.Places)+1), len(event.Items)); err != nil || !cmp.Equal(places, append([]int{}, event.Places...)) {
+		if places, err := span.Places(span.Of(event.Places, len(event.Places)+1), len(event.Items)); err != nil || !cmp.Equal(places, append([]int{}, event.Places...)) {
 			t.Errorf("places %v came back as %v, %v", event.Places, places, err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
@@ -272,7 +273,7 @@ func (b *batch) receipt(event Event, s deliver.Stats) Receipt {
 		FailedByCode: map[string]int{},
 	}
 	remaining := slices.DeleteFunc(slices.Clone(event.Places), func(place int) bool { return b.ended[place] })
-	r.RemainingItems, r.Remaining = len(remaining), rangesOf(remaining, maxRanges)
+	r.RemainingItems, r.Remaining = len(remaining), span.Of(remaining, maxRanges)
 	codes := slices.SortedFunc(maps.Keys(b.failed), func(x, y string) int { return b.failed[y] - b.failed[x] })
 	for i, code := range codes {
 		r.Failed += b.failed[code]

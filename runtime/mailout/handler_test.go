@@ -15,11 +15,12 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
+	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
 // eventOf is the event of a batch.
-func eventOf(t testing.TB, rows []testRow, remaining ...Range) Event {
+func eventOf(t testing.TB, rows []testRow, remaining ...span.Span) Event {
 	t.Helper()
 	shape := map[string]any{"BatchInput": map[string]any{"bucket": "briefings", "key": "part-0.parquet"}, "Items": rows}
 	if remaining != nil {
@@ -92,7 +93,7 @@ func TestBatchRunsOutOfTime(t *testing.T) {
 	w := newWorld(t, EnvRatePerSec, "20")
 	rows := seedRows("run-1", 36)
 	var total Receipt
-	var remaining []Range
+	var remaining []span.Span
 	calls := 0
 	start := time.Now()
 	for {

@@ -63,7 +63,7 @@ func partsOf(m *sfn.StateMachine, kind, separator string) pulumi.StringOutput {
 }
 
 // started creates a rule that starts a machine for every object that appears in
-// a bucket under a name of the pattern. input replaces the event where it is not
+// a bucket under a name of the pattern and is not empty. input replaces the event where it is not
 // nil.
 func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, m *machine, input cloudwatch.EventTargetInputTransformerPtrInput) (*cloudwatch.EventRule, error) {
 	rule, err := cloudwatch.NewEventRule(s.ctx, s.child(what), &cloudwatch.EventRuleArgs{
@@ -72,7 +72,11 @@ func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, 
 			"source": pulumi.ToStringArray([]string{"aws.s3"}), "detail-type": pulumi.ToStringArray([]string{"Object Created"}),
 			"detail": pulumi.Map{
 				"bucket": pulumi.Map{"name": pulumi.StringArray{bucket}},
-				"object": pulumi.Map{"key": pulumi.Array{pulumi.Map{"wildcard": pulumi.String(pattern)}}},
+				// The S3 console makes folders as empty objects: those start nothing.
+				"object": pulumi.Map{
+					"key":  pulumi.Array{pulumi.Map{"wildcard": pulumi.String(pattern)}},
+					"size": pulumi.Array{pulumi.Map{"numeric": pulumi.Array{pulumi.String(">"), pulumi.Int(0)}}},
+				},
 			},
 		}),
 		Tags: s.tags(),

@@ -15,7 +15,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 
-	"github.com/briefing-swarm/briefing-swarm/component"
 	"github.com/briefing-swarm/briefing-swarm/plan"
 )
 
@@ -60,22 +59,6 @@ func TestPolicies(t *testing.T) {
 			}
 		}
 	}
-	if componentType != component.Type {
-		t.Errorf("the pack looks for %s, the component is %s", componentType, component.Type)
-	}
-}
-
-// TestQuotaNames: what the pack says of accountQuotas is there to be set.
-func TestQuotaNames(t *testing.T) {
-	source, err := os.ReadFile("quotas.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, match := range regexp.MustCompile(`accountQuotas\.(\w+)`).FindAllStringSubmatch(string(source), -1) {
-		if !slices.Contains(component.AccountQuotaNames(), match[1]) {
-			t.Errorf("there is no accountQuotas.%s", match[1])
-		}
-	}
 }
 
 func values(object map[string]any) property.Map {
@@ -94,7 +77,7 @@ func settings(p Policy) Context {
 // TestTenants: two swarms need the account's concurrency together.
 func TestTenants(t *testing.T) {
 	swarm := func(name string, executions float64) Resource {
-		return Resource{Type: componentType, URN: "urn:pulumi:dev::acme::" + componentType + "::" + name, Name: name,
+		return Resource{Type: ComponentType, URN: "urn:pulumi:dev::acme::" + ComponentType + "::" + name, Name: name,
 			Properties: values(map[string]any{"quotasNeeded": map[string]any{codeConcurrency: executions}})}
 	}
 	p, _ := Lookup("lambda-concurrency")
@@ -171,7 +154,7 @@ func TestSecrets(t *testing.T) {
 
 // types are those that some policy looks at.
 func types() []string {
-	list := []string{componentType, bucketPolicy, publicAccessBlock, bucketEncryption, functionURL, lambdaPermission, lambdaProvisioned, lambdaEventSource,
+	list := []string{ComponentType, bucketPolicy, publicAccessBlock, bucketEncryption, functionURL, lambdaPermission, lambdaProvisioned, lambdaEventSource,
 		dockerImage, ecrLifecycle, "aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"}
 	for typ := range taggable {
 		list = append(list, typ)
@@ -241,13 +224,11 @@ func arbitraryStack(random *rand.Rand, text string) Stack {
 			r.Parent = r.URN // a circle
 		}
 		if random.IntN(2) == 0 {
-			r.URN = fmt.Sprintf("urn:pulumi:dev::acme::%s$%s::r%d", componentType, typ, i)
+			r.URN = fmt.Sprintf("urn:pulumi:dev::acme::%s$%s::r%d", ComponentType, typ, i)
 		}
 		properties := map[string]property.Value{}
-		for _, name := range readNames {
-			if random.IntN(3) > 0 {
-				properties[name] = arbitrary(random, text, 4)
-			}
+		for range 40 {
+			properties[readNames[random.IntN(len(readNames))]] = arbitrary(random, text, 4)
 		}
 		r.Properties = property.NewMap(properties)
 		if random.IntN(3) == 0 {
@@ -290,10 +271,8 @@ func arbitrary(random *rand.Rand, text string, depth int) property.Value {
 		v = property.New(property.NewArray(list))
 	case 8:
 		m := map[string]property.Value{}
-		for _, name := range readNames {
-			if random.IntN(6) == 0 {
-				m[name] = arbitrary(random, text, depth-1)
-			}
+		for range random.IntN(5) {
+			m[readNames[random.IntN(len(readNames))]] = arbitrary(random, text, depth-1)
 		}
 		v = property.New(property.NewMap(m))
 	}

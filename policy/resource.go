@@ -9,10 +9,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
-// componentType is the type token of BriefingSwarm. It is written out here, so
+// ComponentType is the type token of BriefingSwarm. It is written out here, so
 // that the pack does not contain the AWS SDK of Pulumi; a test compares it with
 // the component's.
-const componentType = "briefing-swarm:index:BriefingSwarm"
+const ComponentType = "briefing-swarm:index:BriefingSwarm"
 
 // Resource is one resource as the engine shows it to policies.
 type Resource struct {
@@ -30,7 +30,7 @@ type Resource struct {
 // inSwarm says whether the resource is part of a BriefingSwarm.
 func (r Resource) inSwarm() bool {
 	parts := strings.Split(r.URN, "::")
-	return len(parts) > 2 && strings.Contains("$"+parts[2], "$"+componentType+"$")
+	return len(parts) > 2 && strings.Contains("$"+parts[2], "$"+ComponentType+"$")
 }
 
 // Stack is all resources of a stack.
@@ -55,7 +55,7 @@ func (s Stack) of(types ...string) Stack {
 }
 
 // swarms are the components of a stack.
-func (s Stack) swarms() Stack { return s.of(componentType) }
+func (s Stack) swarms() Stack { return s.of(ComponentType) }
 
 // below are the descendants of a component. The URN of a resource names the
 // types of its parents, but not their names, so Parent is followed.

@@ -367,7 +367,7 @@ func (r Resource) tag(name string) field {
 var checksum = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
 func modelChecksum(c *Check, r Resource) {
-	if r.Type != componentType {
+	if r.Type != ComponentType {
 		return
 	}
 	f := r.input("modelSource")

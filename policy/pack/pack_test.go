@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/sqs"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"github.com/briefing-swarm/briefing-swarm/component"
 	"github.com/briefing-swarm/briefing-swarm/internal/buildtool"
 	"github.com/briefing-swarm/briefing-swarm/internal/enginetest"
 	"github.com/briefing-swarm/briefing-swarm/policy"
@@ -30,6 +32,27 @@ func buildContext(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return folder
+}
+
+// TestNames: what the pack looks for is what the component has.
+func TestNames(t *testing.T) {
+	if policy.ComponentType != component.Type {
+		t.Errorf("the pack looks for %s, the component is %s", policy.ComponentType, component.Type)
+	}
+	named := 0
+	for _, p := range policy.All() {
+		for _, s := range p.Settings {
+			for _, match := range regexp.MustCompile(`accountQuotas\.(\w+)`).FindAllStringSubmatch(s.Description, -1) {
+				named++
+				if !slices.Contains(component.AccountQuotaNames(), match[1]) {
+					t.Errorf("%s: there is no accountQuotas.%s", p.Name, match[1])
+				}
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no setting names a quota")
+	}
 }
 
 // TestKept runs a stack that keeps all policies, in a preview, an update and a

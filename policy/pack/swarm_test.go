@@ -109,8 +109,8 @@ func newFixture(context string) *fixture {
 	}
 }
 
-// component is one of the swarm's type, without its package.
-type component struct{ pulumi.ResourceState }
+// standIn is a component of the swarm's type, without what that does.
+type standIn struct{ pulumi.ResourceState }
 
 func (f *fixture) program(ctx *pulumi.Context) error {
 	var failed error
@@ -142,7 +142,7 @@ func (f *fixture) program(ctx *pulumi.Context) error {
 		outputs[key] = value
 	}
 
-	acme := &component{}
+	acme := &standIn{}
 	must(ctx.RegisterComponentResourceV2("briefing-swarm:index:BriefingSwarm", "acme", f.inputs, acme))
 	child := pulumi.Parent(acme)
 	worker, err := lambda.NewFunction(ctx, "acme-worker", f.worker, child)

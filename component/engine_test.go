@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"github.com/briefing-swarm/briefing-swarm/component"
@@ -239,5 +240,39 @@ func TestReadAccountQuotas(t *testing.T) {
 				t.Errorf("Service Quotas was asked %d times, want %d", invokes, test.invokes)
 			}
 		})
+	}
+}
+
+// TestRegions puts one swarm into the stack's region and one into another by a
+// provider of its own: everything of it must go there.
+func TestRegions(t *testing.T) {
+	e := enginetest.New(t)
+	s := e.Inline("swarm", "regions", map[string]string{"aws:region": "us-east-1"}, func(ctx *pulumi.Context) error {
+		if _, err := component.NewBriefingSwarm(ctx, "home", minimal()); err != nil {
+			return err
+		}
+		west, err := aws.NewProvider(ctx, "west", &aws.ProviderArgs{Region: pulumi.String("us-west-2")})
+		if err != nil {
+			return err
+		}
+		_, err = component.NewBriefingSwarm(ctx, "away", minimal(), pulumi.Providers(west))
+		return err
+	})
+	if up := s.Up(); up.Err != nil {
+		t.Fatal(up.Err)
+	}
+	made := map[string]int{}
+	for _, call := range e.Calls() {
+		name := call.URN[strings.LastIndex(call.URN, "::")+2:]
+		if call.Method != "Create" || call.Package != "aws" {
+			continue
+		}
+		made[call.Region]++
+		if want := map[bool]string{true: "us-west-2", false: "us-east-1"}[strings.HasPrefix(name, "away-")]; call.Region != want {
+			t.Errorf("%s was made in %s, want %s", name, call.Region, want)
+		}
+	}
+	if made["us-east-1"] == 0 || made["us-east-1"] != made["us-west-2"] {
+		t.Errorf("resources by region: %v, want as many in one as in the other", made)
 	}
 }

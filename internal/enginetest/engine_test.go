@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +154,36 @@ func sortedCopy(s []string) []string {
 	s = append([]string(nil), s...)
 	slices.Sort(s)
 	return s
+}
+
+// TestFolder runs a program that lies in a folder: the language host builds it,
+// and what it says when it fails comes through.
+func TestFolder(t *testing.T) {
+	e := New(t)
+	// A copy within the module: pulumi writes its settings beside Pulumi.yaml.
+	program, err := os.MkdirTemp("testdata", "run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(program) })
+	if err := os.CopyFS(program, os.DirFS(filepath.Join("testdata", "program"))); err != nil {
+		t.Fatal(err)
+	}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		stdout, stderr, exit := e.Command(program, args...)
+		if exit != want {
+			t.Fatalf("pulumi %s ended with %d, want %d:\n%s%s", strings.Join(args, " "), exit, want, stdout, stderr)
+		}
+		return stdout + stderr
+	}
+	run(0, "stack", "init", "dev")
+	run(0, "config", "set", "aws:region", "eu-west-1")
+	if text := run(0, "up", "--yes", "--skip-preview"); !strings.Contains(text, `"arn:aws:s3:::briefings-of-acme"`) {
+		t.Errorf("up prints:\n%s", text)
+	}
+	run(0, "config", "set", "bucket", "none")
+	if text := run(1, "preview"); !strings.Contains(text, "no bucket was asked for") {
+		t.Errorf("a program that fails prints:\n%s", text)
+	}
 }

@@ -17,11 +17,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/buildtool"
+	"github.com/briefing-swarm/briefing-swarm/internal/said"
 )
 
 // startTimeout bounds the start of a server, which takes 200 ms when the
@@ -59,7 +59,7 @@ func Start(t testing.TB, args ...string) *Server {
 func start(t testing.TB, program string, args []string) (server *Server, output string, ok bool) {
 	t.Helper()
 	smtpAddr, httpAddr := freeAddr(t), freeAddr(t)
-	var said lockedBuffer
+	var said said.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, append([]string{
 		"--smtp", smtpAddr,
@@ -260,22 +260,4 @@ func (s *Server) fetch(path string) []byte {
 		s.t.Fatalf("mailpit %s: %v", path, err)
 	}
 	return body
-}
-
-// lockedBuffer takes the output of the process while the test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/briefing-swarm/briefing-swarm/internal/buildtool"
+	"github.com/briefing-swarm/briefing-swarm/internal/said"
 )
 
 // Options describe the function that an Instance runs.
@@ -39,7 +40,7 @@ type Instance struct {
 	t    testing.TB
 	url  string
 	cmd  *exec.Cmd
-	said lockedBuffer
+	said said.Buffer
 	dead chan struct{}
 
 	mu sync.Mutex // held during an invocation
@@ -245,22 +246,4 @@ func freeAddr(t testing.TB) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
-}
-
-// lockedBuffer takes the output of the process while the test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

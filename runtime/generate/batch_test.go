@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/golden"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/fake"
@@ -25,8 +23,6 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/span"
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // memorySink is a sink that remembers rows, and refuses some.
 type memorySink struct {
@@ -138,7 +134,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("failed rows (-want +got):\n%s", d)
 	}
 	receipt.Seconds, receipt.LoadSeconds, receipt.TokensPerSec = 0.5, 0, 100
-	golden(t, "receipt.json", receipt)
+	golden.JSON(t, "receipt.json", receipt)
 
 	// What is logged is JSON, has the request's id, and nothing of a user.
 	for line := range strings.Lines(out.String()) {
@@ -337,29 +333,5 @@ func TestCancelled(t *testing.T) {
 	receipt, err := b.Handle(ctx, event(t, 30))
 	if err != nil || receipt.OK < 3 || receipt.OK != len(sink.rows) || receipt.RemainingItems != 30-receipt.OK {
 		t.Errorf("%+v with %d rows, error %v", receipt, len(sink.rows), err)
-	}
-}
-
-func golden(t *testing.T, name string, v any) {
-	t.Helper()
-	got, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)+"\n"); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
 	}
 }

@@ -232,6 +232,12 @@ func TestImageAMD64(t *testing.T) {
 		})
 	}
 	t.Run("run", func(t *testing.T) { it.run(t, tag, "") })
+	t.Run("mounted model", func(t *testing.T) {
+		o.Model = Model{Mounted: true}
+		bare := it.registry + "/swarm:bare"
+		it.build(t, stage(t, o), bare)
+		it.run(t, bare, "", "--volume", it.model+":/mnt/model/model.gguf:ro", "--env", "SWARM_MODEL=/mnt/model/model.gguf")
+	})
 	t.Run("faults", func(t *testing.T) {
 		variant := it.run(t, tag, "")
 		it.faults(t, tag, filepath.Join(llamalib.Dir(t, "amd64"), "libggml-cpu-"+variant+".so"))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/golden"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/runtime/deliver"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
@@ -61,12 +62,12 @@ func TestBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "receipt.json", first)
+	golden.JSON(t, "receipt.json", first)
 	again, err := w.mail(t, t.Context(), eventOf(t, rows))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "receipt-again.json", again)
+	golden.JSON(t, "receipt-again.json", again)
 	if n := len(w.front.Mails()); n != first.Sent {
 		t.Errorf("SES took %d mails, the receipt says %d", n, first.Sent)
 	}
@@ -318,7 +319,7 @@ func TestSchedule(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
-		golden(t, "plan-"+tc.name+".json", plan)
+		golden.JSON(t, "plan-"+tc.name+".json", plan)
 	}
 	if !strings.Contains(w.said.String(), "sandbox") {
 		t.Error("nobody says that the account is in the sandbox")

@@ -6,17 +6,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/golden"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
@@ -25,8 +24,6 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/normalise"
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // rows is a sink that remembers.
 type rows struct{ all []briefing.Row }
@@ -69,16 +66,16 @@ func TestHandle(t *testing.T) {
 			t.Fatal(err)
 		}
 		result.StartedAt = time.Time{}
-		golden(t, "faulty.result.json", indented(t, result))
-		golden(t, "faulty.normalised.jsonl", mototest.Get(t, c, "runs", "runs/run-1/normalised.jsonl"))
-		golden(t, "faulty.rejects.jsonl", mototest.Get(t, c, "runs", "runs/run-1/rejects.jsonl"))
+		golden.JSON(t, "faulty.result.json", result)
+		golden.Text(t, "faulty.normalised.jsonl", string(mototest.Get(t, c, "runs", "runs/run-1/normalised.jsonl")))
+		golden.Text(t, "faulty.rejects.jsonl", string(mototest.Get(t, c, "runs", "runs/run-1/rejects.jsonl")))
 		for i := range sink.all {
 			if sink.all[i].GeneratedAt.IsZero() {
 				t.Error("a row has no time")
 			}
 			sink.all[i].GeneratedAt = result.StartedAt
 		}
-		golden(t, "faulty.rows.json", indented(t, sink.all))
+		golden.JSON(t, "faulty.rows.json", sink.all)
 		var facts normalise.Result
 		if err := json.Unmarshal(mototest.Get(t, c, "runs", "runs/run-1/input.json"), &facts); err != nil || facts.Records != result.Records {
 			t.Errorf("input.json has %d records, error %v", facts.Records, err)
@@ -196,37 +193,5 @@ func TestReadSettings(t *testing.T) {
 				t.Errorf("%s=%s: error %v", name, bad, err)
 			}
 		}
-	}
-}
-
-func indented(t *testing.T, v any) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/golden"
 	"github.com/briefing-swarm/briefing-swarm/internal/mototest"
 	"github.com/briefing-swarm/briefing-swarm/runtime/awsclient"
 	"github.com/briefing-swarm/briefing-swarm/runtime/briefing"
@@ -23,8 +21,6 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/object"
 	"github.com/briefing-swarm/briefing-swarm/runtime/reconcile"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func handler(t *testing.T, c *awsclient.Clients) *reconcile.Handler {
 	return &reconcile.Handler{S3: c.S3, Log: slog.New(slog.DiscardHandler), Settings: reconcile.Settings{
@@ -124,7 +120,7 @@ func TestHandle(t *testing.T) {
 		}
 		m.StartedAt, m.ReconciledAt = time.Time{}, time.Time{}
 		m.Briefings.Bytes, m.Briefings.BytesRead = 0, 0
-		golden(t, "manifest.json", m)
+		golden.JSON(t, "manifest.json", m)
 		want := `{"user_id":"bad","note":"kept <as> it is"}` + "\n" + `{"user_id":"lost"}` + "\n"
 		if d := cmp.Diff(want, string(mototest.Get(t, c, "runs", m.Rerun.Key))); d != "" {
 			t.Errorf("rerun (-want +got):\n%s", d)
@@ -203,30 +199,6 @@ func TestReadSettings(t *testing.T) {
 	if _, err := reconcile.ReadSettings(func(k string) string { return env[k] }); err == nil ||
 		!strings.Contains(err.Error(), "end with /") || !strings.Contains(err.Error(), "SWARM_MAX_RECORDS") {
 		t.Errorf("error %v", err)
-	}
-}
-
-func golden(t *testing.T, name string, v any) {
-	t.Helper()
-	got, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)+"\n"); d != "" {
-		t.Errorf("%s (-want +got):\n%s", name, d)
 	}
 }
 

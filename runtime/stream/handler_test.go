@@ -11,10 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/briefing-swarm/briefing-swarm/internal/said"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine"
 	"github.com/briefing-swarm/briefing-swarm/runtime/engine/fake"
 	"github.com/briefing-swarm/briefing-swarm/runtime/generate"
@@ -22,32 +22,14 @@ import (
 	"github.com/briefing-swarm/briefing-swarm/runtime/telemetry"
 )
 
-// logBuffer is written to by the handler and read by the test.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // serve returns an endpoint on a fake model, and what it logs.
-func serve(t *testing.T, opt fake.Options, open func() (engine.Backend, error)) (*httptest.Server, *logBuffer) {
+func serve(t *testing.T, opt fake.Options, open func() (engine.Backend, error)) (*httptest.Server, *said.Buffer) {
 	t.Helper()
 	opt.Parallel = 1
 	if open == nil {
 		open = func() (engine.Backend, error) { return fake.New(opt), nil }
 	}
-	said := &logBuffer{}
+	said := &said.Buffer{}
 	h := New(generate.LoadModel(open), recipe.Recipe{MaxTokens: 40}, engine.Options{Parallel: 1}, telemetry.NewMeter(said, "acme", "endpoint"), telemetry.NewLogger(said, ""))
 	// A context with a deadline, as Lambda gives it.
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

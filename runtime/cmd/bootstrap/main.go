@@ -15,6 +15,7 @@ import (
 	"time"
 	_ "time/tzdata" // images without it have no time zones
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
@@ -60,9 +61,18 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "bootstrap:", strings.Join(strings.Split(err.Error(), "\n"), "; "))
 		return 1
 	}
+	if h, ok := handler.(streaming); ok {
+		// Its answer is not to be held back until it is whole, which calling it as a
+		// lambda.Handler would do; and its errors are HTTP statuses, without a name.
+		lambda.Start(h)
+		return 0
+	}
 	lambda.Start(errortype.Handler(lambda.NewHandlerWithOptions(handler, lambda.WithSetEscapeHTML(false))))
 	return 0
 }
+
+// streaming is a handler whose answer is sent as it is written.
+type streaming func(context.Context, *events.LambdaFunctionURLRequest) (*events.LambdaFunctionURLStreamingResponse, error)
 
 // process is what handlers are made from.
 type process struct {
@@ -205,7 +215,7 @@ func (p *process) stream(ctx context.Context) (any, error) {
 	if err := p.load(ctx, settings); err != nil {
 		return nil, err
 	}
-	return lambdaurl.Wrap(stream.New(p.model, settings.Recipe, engine.Options{Parallel: 1}, p.meter(), p.log)), nil
+	return streaming(lambdaurl.Wrap(stream.New(p.model, settings.Recipe, engine.Options{Parallel: 1}, p.meter(), p.log))), nil
 }
 
 // sink returns what makes the sink of an invocation.

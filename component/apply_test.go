@@ -33,7 +33,7 @@ func TestNoResourceInApply(t *testing.T) {
 			t.Errorf("%s creates something in an Apply", parsed.Position(node.Pos()))
 		}
 	}
-	if applies < 4 {
+	if applies < 3 {
 		t.Errorf("only %d Applies were looked at", applies)
 	}
 }

@@ -56,7 +56,7 @@ func (s *swarm) bucket(what string, events bool, expiring ...string) (*s3.Bucket
 	}
 	deny := pulumi.Map{
 		"Effect": pulumi.String("Deny"), "Principal": pulumi.String("*"), "Action": pulumi.String("s3:*"),
-		"Resource":  pulumi.StringArray{b.Arn, pulumi.Sprintf("%s/*", b.Arn)},
+		"Resource":  pulumi.StringArray{s.bucketArn(b), pulumi.Sprintf("%s/*", s.bucketArn(b))},
 		"Condition": pulumi.Map{"Bool": pulumi.Map{"aws:SecureTransport": pulumi.String("false")}},
 	}
 	_, err = s3.NewBucketPolicy(s.ctx, s.child(what+"-tls"), &s3.BucketPolicyArgs{Bucket: b.ID(), Policy: policy(deny)},

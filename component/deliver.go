@@ -71,9 +71,9 @@ func (s *swarm) deliver(in *ingest, out *gather, topic pulumi.StringInput) (*del
 		}.JSON()
 	}, d.deliver.QualifiedArn, in.runs.ID(), topic)
 	d.machine, err = s.machine("delivery", definition, append(s.announce(topic),
-		invoke(d.deliver),
-		allow([]string{"s3:GetObject"}, below(out.briefings.Arn, briefingsPrefix)),
-		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"}, below(in.runs.Arn, states.DeliveriesPrefix)),
+		s.invoke(d.deliver),
+		allow([]string{"s3:GetObject"}, below(s.bucketArn(out.briefings), briefingsPrefix)),
+		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"}, below(s.bucketArn(in.runs), states.DeliveriesPrefix)),
 	)...)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *swarm) send(d *deliver) statement {
 	st := statement{
 		// A mail that is composed already asks for the second as well.
 		actions:   []string{"ses:SendEmail", "ses:SendRawEmail"},
-		resources: []pulumi.StringInput{pulumi.Sprintf("arn:%s:ses:%s:%s:identity/*", s.partition, s.Region, s.account), d.configuration.Arn},
+		resources: []pulumi.StringInput{s.arn("ses", "identity/*"), s.arn("ses", "configuration-set/%s", d.configuration.ConfigurationSetName)},
 		condition: pulumi.Map{"StringEquals": pulumi.Map{"ses:FromAddress": pulumi.String(s.from)}},
 	}
 	if s.SenderIdentityArn != nil {
@@ -161,7 +161,7 @@ func (s *swarm) optOut(d *deliver) error {
 		memoryMib: deliverMemoryMib, timeoutSec: 30,
 		env: pulumi.StringMap{"SWARM_LEDGER_TABLE": d.ledger.Name, "SWARM_UNSUBSCRIBE_KEY": d.key.Arn, "SWARM_BRAND": pulumi.String(s.Brand)},
 		allow: []statement{
-			allow([]string{"dynamodb:PutItem"}, d.ledger.Arn),
+			allow([]string{"dynamodb:PutItem"}, s.tableArn(d.ledger)),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
 		},
 		after: []pulumi.Resource{value},
@@ -198,7 +198,7 @@ func (s *swarm) hearBack(d *deliver) error {
 			Enabled:            pulumi.Bool(true),
 			MatchingEventTypes: pulumi.ToStringArray([]string{"BOUNCE", "COMPLAINT", "REJECT", "RENDERING_FAILURE"}),
 			EventBridgeDestination: sesv2.ConfigurationSetEventDestinationEventDestinationEventBridgeDestinationArgs{
-				EventBusArn: pulumi.Sprintf("arn:%s:events:%s:%s:event-bus/default", s.partition, s.Region, s.account),
+				EventBusArn: s.arn("events", "event-bus/default"),
 			},
 		},
 	}, s.opts()...); err != nil {
@@ -248,7 +248,7 @@ func (s *swarm) mailer(d *deliver, in *ingest) error {
 		what: "deliver", handler: "deliver", description: "mails the briefings of a batch",
 		memoryMib: deliverMemoryMib, timeoutSec: plan.LambdaTimeoutMaxSec, reserved: s.mailWorkers(), env: with(env, texts),
 		allow: append(readTexts,
-			allow([]string{"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, d.ledger.Arn),
+			allow([]string{"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, s.tableArn(d.ledger)),
 			allow([]string{"secretsmanager:GetSecretValue"}, d.key.Arn),
 			s.send(d),
 			// The sending rate is the account's: it has no resource.

@@ -57,15 +57,12 @@ func (s *swarm) gather() (*gather, error) {
 	if err != nil {
 		return nil, err
 	}
-	catalog := func(what string) pulumi.StringOutput {
-		return pulumi.Sprintf("arn:%s:glue:%s:%s:%s", s.partition, s.Region, s.account, what)
-	}
 	role, permissions, err := s.role("rows", firehoseService,
-		allow([]string{"s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"}, bucket.Arn),
-		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"}, below(bucket.Arn, briefingsPrefix), below(bucket.Arn, errorsPrefix)),
+		allow([]string{"s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"}, s.bucketArn(bucket)),
+		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"}, below(s.bucketArn(bucket), briefingsPrefix), below(s.bucketArn(bucket), errorsPrefix)),
 		allow([]string{"glue:GetTable", "glue:GetTableVersion", "glue:GetTableVersions"},
-			catalog("catalog"), pulumi.Sprintf("%s/%s", catalog("database"), database.Name), pulumi.Sprintf("%s/%s/%s", catalog("table"), database.Name, table.Name)),
-		allow([]string{"logs:PutLogEvents"}, pulumi.Sprintf("%s:log-stream:%s", logs.Arn, logStream.Name)),
+			s.arn("glue", "catalog"), s.arn("glue", "database/%s", database.Name), s.arn("glue", "table/%s/%s", database.Name, table.Name)),
+		allow([]string{"logs:PutLogEvents"}, s.arn("logs", "log-group:%s:log-stream:%s", logs.Name, logStream.Name)),
 	)
 	if err != nil {
 		return nil, err
@@ -139,6 +136,6 @@ func (s *swarm) conversion(database *glue.CatalogDatabase, table *glue.CatalogTa
 }
 
 // put permits to write rows.
-func (g *gather) put() statement {
-	return allow([]string{"firehose:PutRecordBatch"}, g.stream.Arn)
+func (s *swarm) put(g *gather) statement {
+	return allow([]string{"firehose:PutRecordBatch"}, s.arn("firehose", "deliverystream/%s", g.stream.Name))
 }

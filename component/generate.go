@@ -29,7 +29,7 @@ const (
 func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.StringInput) (*generate, error) {
 	g := &generate{}
 	var err error
-	objects := allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"}, below(in.runs.Arn, states.RunsPrefix))
+	objects := allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"}, below(s.bucketArn(in.runs), states.RunsPrefix))
 	limits := pulumi.StringMap{"SWARM_MAX_RECORDS": pulumi.String(strconv.Itoa(s.maxRecords)), "SWARM_USER_IDS_IN_MEMORY": pulumi.String(strconv.Itoa(idsInMemory))}
 	g.normalise, err = s.function(function{
 		what: "normalise", handler: "normalise", description: "an input file becomes records",
@@ -42,8 +42,8 @@ func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.St
 			"SWARM_CEILING_USD_PER_RUN": decimal(s.CostCeilingUsdPerRun),
 		}),
 		allow: []statement{
-			allow([]string{"s3:GetObject", "s3:GetObjectVersion"}, below(in.inputs.Arn, inputsPrefix)),
-			objects, out.put(),
+			allow([]string{"s3:GetObject", "s3:GetObjectVersion"}, below(s.bucketArn(in.inputs), inputsPrefix)),
+			objects, s.put(out),
 		},
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.St
 		what: "generate", handler: "generate", description: "writes the briefings of a batch",
 		memoryMib: s.MemoryMib, timeoutSec: s.TimeoutSec, tmpMib: s.EphemeralStorageMib, reserved: s.ReservedConcurrency,
 		env:   with(model.env, pulumi.StringMap{"SWARM_FIREHOSE_STREAM": out.stream.Name}),
-		allow: append([]statement{out.put()}, model.allow...), network: model.store,
+		allow: append([]statement{s.put(out)}, model.allow...), network: model.store,
 	})
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.St
 			"SWARM_RUNS_BUCKET": in.runs.ID(), "SWARM_BRIEFINGS_BUCKET": out.briefings.ID(), "SWARM_BRIEFINGS_PREFIX": pulumi.String(briefingsPrefix),
 		}),
 		allow: []statement{
-			allow([]string{"s3:ListBucket"}, in.runs.Arn, out.briefings.Arn),
-			allow([]string{"s3:GetObject"}, below(out.briefings.Arn, briefingsPrefix)),
+			allow([]string{"s3:ListBucket"}, s.bucketArn(in.runs), s.bucketArn(out.briefings)),
+			allow([]string{"s3:GetObject"}, below(s.bucketArn(out.briefings), briefingsPrefix)),
 			objects,
 		},
 	})
@@ -85,9 +85,9 @@ func (s *swarm) generate(in *ingest, out *gather, model *recipe, topic pulumi.St
 		}.JSON()
 	}, g.normalise.QualifiedArn, g.generate.QualifiedArn, g.reconcile.QualifiedArn, in.claims.Name, in.runs.ID(), topic)
 	g.machine, err = s.machine("run", definition, append(s.announce(topic),
-		invoke(g.normalise), invoke(g.generate), invoke(g.reconcile),
-		allow([]string{"dynamodb:PutItem", "dynamodb:UpdateItem"}, in.claims.Arn),
-		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"}, below(in.runs.Arn, states.RunsPrefix)),
+		s.invoke(g.normalise), s.invoke(g.generate), s.invoke(g.reconcile),
+		allow([]string{"dynamodb:PutItem", "dynamodb:UpdateItem"}, s.tableArn(in.claims)),
+		allow([]string{"s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"}, below(s.bucketArn(in.runs), states.RunsPrefix)),
 	)...)
 	if err != nil {
 		return nil, err

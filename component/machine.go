@@ -3,7 +3,6 @@ package component
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/cloudwatch"
 	"github.com/pulumi/pulumi-aws/sdk/v6/go/aws/iam"
@@ -45,21 +44,14 @@ func (s *swarm) machine(what string, definition pulumi.StringInput, statements .
 	if err != nil {
 		return nil, err
 	}
-	// Children are executions of the machine itself, whose ARN is known now.
+	// Children are executions of the machine itself, whose name is known now:
+	// executions are named NAME:ID, and those of a Distributed Map NAME/LABEL:ID.
 	children, err := s.permit(what+"-children", role,
-		allow([]string{"states:StartExecution"}, created.Arn),
-		allow([]string{"states:DescribeExecution", "states:StopExecution"}, partsOf(created, "execution", ":"), partsOf(created, "execution", "/")),
-		allow([]string{"states:DescribeMapRun"}, partsOf(created, "mapRun", "/")),
+		allow([]string{"states:StartExecution"}, s.machineArn(created)),
+		allow([]string{"states:DescribeExecution", "states:StopExecution"}, s.arn("states", "execution:%s:*", created.Name), s.arn("states", "execution:%s/*", created.Name)),
+		allow([]string{"states:DescribeMapRun"}, s.arn("states", "mapRun:%s/*", created.Name)),
 	)
 	return &machine{StateMachine: created, children: children}, err
-}
-
-// partsOf is the ARN of all executions, or all map runs, of a machine: they are
-// named NAME:ID, and those of a Distributed Map NAME/LABEL:ID.
-func partsOf(m *sfn.StateMachine, kind, separator string) pulumi.StringOutput {
-	return m.Arn.ApplyT(func(arn string) string {
-		return strings.Replace(arn, ":stateMachine:", ":"+kind+":", 1) + separator + "*"
-	}).(pulumi.StringOutput)
 }
 
 // started creates a rule that starts a machine for every object that appears in
@@ -84,7 +76,7 @@ func (s *swarm) started(what string, bucket pulumi.StringInput, pattern string, 
 	if err != nil {
 		return nil, err
 	}
-	role, permissions, err := s.role(what, eventsService, allow([]string{"states:StartExecution"}, m.Arn))
+	role, permissions, err := s.role(what, eventsService, allow([]string{"states:StartExecution"}, s.machineArn(m.StateMachine)))
 	if err != nil {
 		return nil, err
 	}

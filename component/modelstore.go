@@ -100,8 +100,8 @@ func (s *swarm) modelStore(runs *s3.BucketV2) (*modelStore, error) {
 // file system when it is started.
 func (s *swarm) copier(m *modelStore, runs *s3.BucketV2) (*datasync.Task, error) {
 	role, permissions, err := s.role("model-copy", dataSyncService,
-		allow([]string{"s3:GetBucketLocation", "s3:ListBucket"}, runs.Arn),
-		allow([]string{"s3:GetObject", "s3:GetObjectTagging", "s3:GetObjectVersion"}, below(runs.Arn, modelsPrefix)),
+		allow([]string{"s3:GetBucketLocation", "s3:ListBucket"}, s.bucketArn(runs)),
+		allow([]string{"s3:GetObject", "s3:GetObjectTagging", "s3:GetObjectVersion"}, below(s.bucketArn(runs), modelsPrefix)),
 	)
 	if err != nil {
 		return nil, err

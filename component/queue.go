@@ -65,9 +65,9 @@ func (s *swarm) queue(model *recipe) (*queue, error) {
 			"SWARM_RESULT_DAYS": pulumi.String(strconv.Itoa(s.RetentionDays)),
 		}),
 		allow: append([]statement{
-			allow([]string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}, q.requests.Arn),
-			allow([]string{"sqs:SendMessage"}, q.deadLetters.Arn),
-			allow([]string{"dynamodb:GetItem", "dynamodb:PutItem"}, q.results.Arn),
+			allow([]string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}, s.arn("sqs", "%s", q.requests.Name)),
+			allow([]string{"sqs:SendMessage"}, s.arn("sqs", "%s", q.deadLetters.Name)),
+			allow([]string{"dynamodb:GetItem", "dynamodb:PutItem"}, s.tableArn(q.results)),
 		}, model.allow...),
 		network: model.store,
 	})

@@ -40,7 +40,7 @@ func (s *swarm) function(f function) (*lambda.Function, error) {
 		return nil, err
 	}
 	statements := append([]statement{
-		allow([]string{"logs:CreateLogStream", "logs:PutLogEvents"}, pulumi.Sprintf("%s:*", logs.Arn)),
+		allow([]string{"logs:CreateLogStream", "logs:PutLogEvents"}, s.arn("logs", "log-group:%s:*", logs.Name)),
 	}, f.allow...)
 	if f.network != nil {
 		statements = append(statements, f.network.statements()...)
@@ -91,8 +91,8 @@ func (s *swarm) logs(prefix, what string) (*cloudwatch.LogGroup, error) {
 }
 
 // invoke permits to call any version of a function.
-func invoke(f *lambda.Function) statement {
-	return allow([]string{"lambda:InvokeFunction"}, pulumi.Sprintf("%s:*", f.Arn))
+func (s *swarm) invoke(f *lambda.Function) statement {
+	return allow([]string{"lambda:InvokeFunction"}, s.arn("lambda", "function:%s:*", f.Name))
 }
 
 // recipe is what the functions that generate have in common: their environment,
@@ -149,5 +149,5 @@ func (s *swarm) storeTexts(runs *s3.BucketV2, texts []text) (pulumi.StringMap, [
 	if len(texts) == 0 {
 		return env, nil, nil
 	}
-	return env, []statement{allow([]string{"s3:GetObject"}, below(runs.Arn, textsPrefix))}, nil
+	return env, []statement{allow([]string{"s3:GetObject"}, below(s.bucketArn(runs), textsPrefix))}, nil
 }

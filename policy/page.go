@@ -33,7 +33,7 @@ pipeline run the preview first.
 The policy's configuration comes first; then ` + "`accountQuotas`" + ` and the ceilings of each swarm or of the stack's configuration;
 then what a new AWS account has. Every message says which one it was.
 
-What is known only after the deployment, such as a policy document with the ARN of a new bucket, is looked at during the
+What is known only after the deployment, such as a state machine that calls the new version of a function, is looked at during the
 update. A preview then says "not known yet", one line for a policy, and neither fails nor claims that all is well.
 
 ## Configuration

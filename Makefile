@@ -38,7 +38,7 @@ tools: ## Build the pinned programs that tests run
 	@mkdir -p $(TOOLS)
 	@CGO_ENABLED=0 go build -C tools -o $(CURDIR)/$(TOOLS)/ $$(go list -C tools -f '{{.ImportPath}}' tool | grep -v '/pulumi$$')
 
-engine: ## Build the Pulumi engine that tests run, once; about ten minutes
+engine: ## Build the Pulumi engine that tests run, once; it is large
 	@scripts/engine.sh
 
 lint: tools ## gofmt, go vet, staticcheck

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Pulumi command line from the module that tools/go.mod pins into the
-# folder of tools, unless it is there in that version. The first build takes about
-# sixteen minutes of one processor.
+# folder of tools, unless it is there in that version. It is large: the first build
+# takes many minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
